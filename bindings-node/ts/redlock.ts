@@ -327,7 +327,8 @@ export class Redlock extends Emitter {
   /**
    * Gives up the connections of this Redlock: those that no other one of the process uses are closed
    * (five seconds later if it is only forgotten and collected). Client objects that were passed stay
-   * open. Locks that are still held run out; later operations reject. Doing it twice does nothing more.
+   * open. Locks that are still held are extended no more. Their release connects once more; other later
+   * operations reject. Doing it twice does nothing more.
    * Resolves when listeners were called with the events of all that has happened, after one second at most.
    */
   async close(): Promise<void> {

@@ -139,6 +139,16 @@ describe('acquire', () => {
     await assert.rejects(lock.extend(1000), { code: 'CLOSED' })
   })
 
+  it('releases a lock also after quit', async () => {
+    const own = new Redlock(cluster.urls)
+    const [first, second] = [await own.acquire('a', 60_000), await own.acquire('b', 60_000)]
+    const quitting = own.quit()
+    assert.equal((await first.release()).outcome, 'released')
+    await quitting
+    assert.equal((await second.release()).outcome, 'released')
+    await (await redlock.acquire(['a', 'b'], 1000, { retryCount: 0 })).release()
+  })
+
   it('asks the nodes and hands over by value', async () => {
     assert.equal(await redlock.isLocked('a'), false)
     const lock = await redlock.acquire('a', 50_000)

@@ -1,4 +1,4 @@
-"""Tests that a late or second release ends neither the next lease nor its renewal."""
+"""Tests late releases: the next lease does not end by them, and a close does not stop them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quorlock import LeaseLost
+from quorlock import LeaseLost, LocksClosed
 from tests.python.apis import Api, both_apis
 from tests.support.cluster import Cluster
 
@@ -34,3 +34,17 @@ async def test_the_next_holder_is_renewed_all_the_same(
         assert cluster3.values("r") == [lease.token] * 3
     assert told == []
     await api.until(lambda: cluster3.values("r") == [None] * 3)
+
+
+@both_apis
+async def test_a_lock_can_be_released_after_a_close(api: Api, cluster3: Cluster) -> None:
+    locks = api.Redlock(cluster3.urls, ttl=60)
+    held = locks.lock("r")
+    assert await api(held.acquire())
+    async with api.block(locks.lock("block")) as left:
+        locks.close()
+        assert await api(held.release()) == "released"
+        assert cluster3.values("block") == [left.token] * 3
+    await api.until(lambda: cluster3.values("r") == cluster3.values("block") == [None] * 3)
+    with pytest.raises(LocksClosed):
+        await api(held.acquire())

@@ -356,10 +356,10 @@ class Redlock(RedlockBase):
     def close(self) -> Awaitable[None]:
         """Give up the connections; awaiting the result is optional.
 
-        What is still held is no longer renewed; later calls raise. Closed are those that no other
-        manager of the process uses (five seconds later if this one is only dropped). Clients that
-        it was given are left as they are. If it is awaited, `on_event` was called then with all
-        events up to now; that takes one second at most.
+        What is still held is no longer renewed. Its release connects once more; other later calls
+        raise. Closed are those that no other manager of the process uses (five seconds later if
+        this one is only dropped). Clients that it was given are left as they are. If it is awaited,
+        `on_event` was called then with all events up to now; that takes one second at most.
         """
         return UntilTold(self._close())
 

@@ -370,11 +370,12 @@ class Redlock(RedlockBase):
         return cast("bool", operation.result())
 
     def close(self) -> None:
-        """Give up the connections. What is still held is no longer renewed; later calls raise.
+        """Give up the connections; later calls raise, other than a release.
 
-        Closed are those that no other manager of the process uses (five seconds later if this one
-        is only dropped). Clients that it was given are left as they are. Returns when `on_event`
-        was called with all events up to now, after one second at most.
+        What is still held is no longer renewed. Its release connects once more. Closed are those
+        that no other manager of the process uses (five seconds later if this one is only dropped).
+        Clients that it was given are left as they are. Returns when `on_event` was called with all
+        events up to now, after one second at most.
         """
         wait_until_told(self._close())
 

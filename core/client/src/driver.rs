@@ -246,6 +246,10 @@ mod tests {
 
         fn probe(&self) {}
 
+        fn reopened(&self) -> Arc<dyn Node> {
+            unreachable!("no manager is closed here")
+        }
+
         fn wake_lacks(&self) -> Option<Arc<str>> {
             None
         }

@@ -2,6 +2,7 @@
 //! read; nothing that is written is waited for.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures::StreamExt as _;
@@ -14,6 +15,7 @@ use tokio::time::timeout;
 use crate::error::LockError;
 use crate::keys::lock_key;
 use crate::manager::{Manager, Redlock};
+use crate::node::Node;
 use crate::owner::{Holder, Owner};
 
 impl Manager {
@@ -26,7 +28,7 @@ impl Manager {
     ) {
         let (value, millis) = (owner.record(holder, since), key_ttl.as_millis());
         let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-        self.call_all(resources, |key| {
+        Self::call_all(&self.nodes, resources, |key| {
             redis::cmd("SET").arg(key).arg(&value).arg("PX").arg(millis).to_owned()
         });
     }
@@ -34,16 +36,19 @@ impl Manager {
     /// Keeps what a holder has written for `key_ttl` from now, without waiting.
     pub(crate) fn keep_owner(&self, resources: &Resources, key_ttl: Duration) {
         let millis = u64::try_from(key_ttl.as_millis()).unwrap_or(u64::MAX);
-        self.call_all(resources, |key| redis::cmd("PEXPIRE").arg(key).arg(millis).to_owned());
+        Self::call_all(&self.nodes, resources, |key| {
+            redis::cmd("PEXPIRE").arg(key).arg(millis).to_owned()
+        });
     }
 
     /// Deletes what was written, without waiting.
     pub(crate) fn erase_owner(&self, resources: &Resources) {
-        self.call_all(resources, |key| redis::cmd("DEL").arg(key).to_owned());
+        let nodes = self.nodes_for_release();
+        Self::call_all(&nodes, resources, |key| redis::cmd("DEL").arg(key).to_owned());
     }
 
-    fn call_all(&self, resources: &Resources, call: impl Fn(&str) -> redis::Cmd) {
-        for server in self.nodes.iter().filter_map(|node| node.server()) {
+    fn call_all(nodes: &[Arc<dyn Node>], resources: &Resources, call: impl Fn(&str) -> redis::Cmd) {
+        for server in nodes.iter().filter_map(|node| node.server()) {
             for resource in resources.as_slice() {
                 drop(
                     server

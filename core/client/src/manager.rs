@@ -6,7 +6,7 @@ mod waiting;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -53,6 +53,9 @@ pub struct Redlock {
     pub(crate) manager: Arc<Manager>,
 }
 
+/// The nodes of a manager, in the order given.
+type Nodes = [Arc<dyn Node>];
+
 pub(crate) struct Manager {
     pub(crate) nodes: Arc<[Arc<dyn Node>]>,
     pub(crate) addresses: Arc<[Arc<str>]>,
@@ -79,6 +82,8 @@ pub(crate) struct Manager {
     /// The list of nodes was found to be wrong before that.
     mistaken: AtomicBool,
     closed: AtomicBool,
+    /// The nodes for what is released after a close.
+    reopened: Mutex<Option<Weak<Nodes>>>,
     /// What the nodes are still needed for once it is closed.
     under_way: Arc<Background>,
     /// For each node, whether people were told that it cannot tell waiters.
@@ -169,6 +174,7 @@ impl Manager {
             proven: AtomicBool::new(false),
             mistaken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            reopened: Mutex::default(),
             under_way: Arc::default(),
             told_no_push,
         }
@@ -181,11 +187,8 @@ impl Manager {
     /// servers change roles.
     pub(crate) async fn settle(&self, timeout: Option<Duration>) -> Result<(), LockError> {
         if !self.is_settled() {
-            // A node without a connection counts as down after this time, and then operations can
-            // continue without it.
-            let patience = self.settings.connect_timeout.saturating_mul(5) / 4;
-            let patience = patience.min(timeout.unwrap_or(Duration::MAX));
-            let _ = tokio::time::timeout(patience, self.connect()).await;
+            let patience = self.connect_patience().min(timeout.unwrap_or(Duration::MAX));
+            let _ = tokio::time::timeout(patience, self.connect(&self.nodes)).await;
             self.settled.store(true, Ordering::Release);
         }
         self.mistake().map_or(Ok(()), |mistake| Err(mistake.into()))
@@ -206,11 +209,23 @@ impl Manager {
         Some(mistake)
     }
 
-    async fn connect(&self) {
+    /// A node without a connection counts as down after this time, and then operations can continue without it.
+    fn connect_patience(&self) -> Duration {
+        self.settings.connect_timeout.saturating_mul(5) / 4
+    }
+
+    /// Waits for `nodes` as before the first operation, if they were made for a release.
+    pub(crate) async fn settle_reopened(&self, nodes: &Arc<[Arc<dyn Node>]>) {
+        if !Arc::ptr_eq(nodes, &self.nodes) {
+            let _ = tokio::time::timeout(self.connect_patience(), self.connect(nodes)).await;
+        }
+    }
+
+    async fn connect(&self, nodes: &[Arc<dyn Node>]) {
         let mut pending: FuturesUnordered<_> =
-            self.nodes.iter().map(|node| async { node.settled().await }).collect();
+            nodes.iter().map(|node| async { node.settled().await }).collect();
         let count =
-            |is: fn(&NodeState) -> bool| self.nodes.iter().filter(|node| is(&node.state())).count();
+            |is: fn(&NodeState) -> bool| nodes.iter().filter(|node| is(&node.state())).count();
         while pending.next().await.is_some() {
             let is_up = count(|it| *it == NodeState::Healthy) >= self.quorum.size();
             // Without those that are down or refuse there is none, whatever the others say.
@@ -259,7 +274,12 @@ impl Manager {
 
     /// A driver for one operation.
     pub(crate) fn driver(&self) -> Driver {
-        Driver::new(&self.nodes, &self.clock, &self.telemetry)
+        self.driver_over(&self.nodes)
+    }
+
+    /// A driver for one operation over these nodes.
+    pub(crate) fn driver_over(&self, nodes: &Arc<[Arc<dyn Node>]>) -> Driver {
+        Driver::new(nodes, &self.clock, &self.telemetry)
     }
 
     /// Continues to take keys back after the caller has left, with the inbox that receives the

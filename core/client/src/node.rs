@@ -73,6 +73,9 @@ pub trait ServerNode {
     /// Writes the guards' notes to the server, before the commands that are sent from now on.
     fn probe(&self);
 
+    /// The same server as a new node, which takes part in no guards: for keys that are taken back after a close.
+    fn reopened(&self) -> Arc<dyn Node>;
+
     /// What the server cannot do for callers that wait, and why, so that they must poll: for people. `None` if it can do
     /// everything, or if nobody has waited yet.
     fn wake_lacks(&self) -> Option<Arc<str>>;

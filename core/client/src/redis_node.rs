@@ -66,6 +66,8 @@ use crate::tasks::Tasks;
 /// ```
 pub struct RedisNode {
     name: String,
+    address: Arc<Address>,
+    settings: NodeSettings,
     key_prefix: String,
     queue: mpsc::UnboundedSender<NodeMessage>,
     state: watch::Receiver<NodeState>,
@@ -104,13 +106,15 @@ impl RedisNode {
         let shared = connections.clone();
         let wake = WakeHandle::new(connections.clone(), Arc::clone(&address), settings);
         let watched = guarded_node.clone().map(|it| (it, connections.outages().of(&address)));
-        let dialer = Dialer::new(address, settings, shared, guarded_node, told_clock);
+        let dialer = Dialer::new(Arc::clone(&address), settings, shared, guarded_node, told_clock);
         let asked_at = Arc::default();
         let actor = Actor::new(dialer, requests, teller, Arc::clone(&asked_at));
         let actor = Mutex::new(Some((actor, watched)));
         let start = Once::new();
         Arc::new(Self {
             name,
+            address,
+            settings,
             key_prefix,
             queue,
             state,
@@ -207,6 +211,11 @@ impl ServerNode for RedisNode {
     fn probe(&self) {
         // An error means that it is closed. A node that is down is probed when it is up again.
         let _ = self.queue.send(NodeMessage::Probe);
+    }
+
+    fn reopened(&self) -> Arc<dyn Node> {
+        let address = Address::clone(&self.address);
+        Self::guarded(address, self.settings, self.connections.clone(), None)
     }
 
     fn wake_lacks(&self) -> Option<Arc<str>> {

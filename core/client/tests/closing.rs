@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use futures::future::join_all;
-use quorlock::{Engine, ErrorKind, Policy, Redlock, ReleaseOutcome};
+use quorlock::{Engine, ErrorKind, Holder, Policy, Redlock, ReleaseOutcome, SequencerRecord};
 use support::proxy::Proxy;
 use support::server::Server;
 use support::*;
@@ -61,6 +61,54 @@ fn a_release_that_comes_just_before_a_close_leaves_no_key() {
 }
 
 #[test]
+fn a_release_after_a_close_takes_the_keys_back() {
+    run(async {
+        let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        for ending in [Ending::Release, Ending::Drop, Ending::Withdraw] {
+            let builder = Redlock::builder().engine(Engine::start().unwrap());
+            let locks = builder.nodes(urls(&servers)).owner([("service", "s")]).build().unwrap();
+            let lease = locks.lock("r").ttl(LONG).acquire().await.unwrap();
+            assert!(lease.record_sequencer().await);
+            eventually("three keys", || servers.iter().all(|it| keys(it) == 3)).await;
+            locks.close();
+            all_hung_up(&servers).await;
+            match ending {
+                Ending::Release => {
+                    assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
+                }
+                Ending::Drop => drop(lease),
+                Ending::Withdraw => lease.withdraw(),
+            }
+            eventually("no key", || servers.iter().all(|it| keys(it) == 0)).await;
+            drop(locks);
+            all_hung_up(&servers).await;
+        }
+    });
+}
+
+enum Ending {
+    Release,
+    Drop,
+    Withdraw,
+}
+
+#[test]
+fn a_release_after_a_close_waits_for_no_node_that_hangs() {
+    run(async {
+        let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        let locks = manager(urls(&servers));
+        let lease = locks.lock("r").ttl(LONG).acquire().await.unwrap();
+        locks.close();
+        all_hung_up(&servers).await;
+        servers[0].pause();
+        assert_eq!(lease.release().await.unwrap(), ReleaseOutcome::Released);
+        eventually("no key", || servers[1..].iter().all(|it| keys(it) == 0)).await;
+        servers[0].resume();
+        eventually("no key", || keys(&servers[0]) == 0).await;
+    });
+}
+
+#[test]
 fn a_node_that_hangs_keeps_the_others_open_for_a_moment_only() {
     run(async {
         let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
@@ -93,9 +141,10 @@ async fn all_hung_up(servers: &[Server]) {
     }
 }
 
-/// How many keys of the lock the server has.
+/// How many keys the server has of the lock, and of what is written beside it.
 fn keys(server: &Server) -> i64 {
-    server.ask().number(&["EXISTS", "r"])
+    let (record, owner) = (SequencerRecord::key("r"), Holder::record_key("r"));
+    server.ask().number(&["EXISTS", "r", &record, &owner])
 }
 
 const LONG: Duration = Duration::from_secs(60);

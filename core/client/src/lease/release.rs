@@ -30,7 +30,7 @@ impl Lease {
     /// the lease has ended all the same, with the outcome `Released`.
     ///
     /// It begins when the future is first polled. A close of the manager in between leaves the nodes open for it, for a
-    /// moment.
+    /// moment. After a close, the nodes are connected to again.
     ///
     /// # Errors
     /// [`ErrorKind::LockNotHeld`] if it was released before.
@@ -60,6 +60,8 @@ impl Lease {
             return ended.map(|votes| (ReleaseOutcome::Unknown, votes));
         }
         let votes = ReleaseVotes::new(&self.shared.manager.addresses);
+        // What is written beside the keys is deleted over the same connections, before the keys.
+        let _nodes = self.shared.manager.nodes_for_release();
         let (withdraw, was_over, end) = match self.begin_release(Some(&votes)) {
             (Release::NotHeld, _) => return Err(self.not_held()),
             (Release::Lost(left), _) => {
@@ -97,6 +99,7 @@ impl Lease {
         if self.release_degraded().is_some() {
             return;
         }
+        let _nodes = self.shared.manager.nodes_for_release();
         match self.begin_release(None) {
             (Release::Asked { withdraw, .. } | Release::Lost(Some(withdraw)), end) => {
                 self.revoke(Some(withdraw), None, ReleaseVotes::default(), end);
@@ -111,6 +114,7 @@ impl Lease {
         if self.release_degraded().is_some() {
             return;
         }
+        let _nodes = self.shared.manager.nodes_for_release();
         self.erase_record();
         let mut state = self.shared.lock();
         let now = self.shared.now();
@@ -158,7 +162,9 @@ impl Lease {
         let Some(mut machine) = machine else {
             return;
         };
-        let driver = self.shared.manager.driver();
+        let manager = &self.shared.manager;
+        let driver = manager.driver_over(&manager.nodes_for_release());
+        let reopening = manager.is_closed().then(|| Arc::clone(manager));
         let caller_queues = Arc::clone(&self.shared.manager.caller_queues);
         // Those that wait in the nodes' queues are called by the nodes, in their order.
         let was_queued = self.shared.lock().life.was_queued();
@@ -170,6 +176,10 @@ impl Lease {
         let work = async move {
             if let Some((_, waiter)) = &told_to {
                 waiter.start_polling();
+            }
+            if let Some(manager) = reopening {
+                // Boxed: few releases come after a close.
+                Box::pin(manager.settle_reopened(&driver.nodes)).await;
             }
             driver
                 .run(&mut machine, |machine| {

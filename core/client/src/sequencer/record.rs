@@ -96,7 +96,8 @@ impl Manager {
     /// Deletes the records beside the locks, without waiting.
     pub(crate) fn erase_record(&self, resources: &Resources) {
         let delete = |key: &str| redis::cmd("DEL").arg(key).to_owned();
-        for server in self.servers() {
+        let nodes = self.nodes_for_release();
+        for server in nodes.iter().filter_map(|node| node.server()) {
             drop(call_each(server, resources, delete));
         }
     }
