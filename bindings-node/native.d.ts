@@ -95,6 +95,9 @@ export declare function finish(bridge: ExternalObject<Bridge>): void
 /** Starts what has been asked for since the last call; tells whether there is something to take. */
 export declare function flush(bridge: ExternalObject<Bridge>): boolean
 
+/** The process has called its exit listeners and goes on: what was waited for then was not its end. */
+export declare function goOn(): void
+
 /** Who holds the resource `name`; ends with what its holder says of itself, or nothing. */
 export declare function holder(manager: ExternalObject<Manager>, id: number, name: string): void
 

@@ -114,6 +114,12 @@ pub fn finish(bridge: &External<Bridge>) {
     end(&bridge.queue);
 }
 
+/// The process has called its exit listeners and goes on: what was waited for then was not its end.
+#[napi]
+pub fn go_on() {
+    Waited::forget();
+}
+
 /// Also called where no JavaScript is run at the end, as in a worker thread that is terminated, or whose process exits.
 fn end(queue: &Queue) {
     let Ok(engine) = Engine::shared() else { return queue.drop_operations() };
@@ -144,6 +150,10 @@ impl Waited {
         let used = LONGEST_EXIT.saturating_sub(Self::left(begun));
         let now = Instant::now();
         *Self::lock() = Some(Self { time: used + now.duration_since(begun), last: now });
+    }
+
+    fn forget() {
+        *Self::lock() = None;
     }
 
     fn lock() -> MutexGuard<'static, Option<Self>> {

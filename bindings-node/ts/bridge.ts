@@ -213,6 +213,7 @@ function finish(): void {
   // A process that ends has no next turn. One that goes on has only called the listeners.
   atEndOfTurn(() => {
     isExiting = false
+    native.goOn()
     for (const settle of withdrawn) {
       unref()
       settle({ value: undefined, beside: undefined, error: WITHDRAWN })

@@ -149,7 +149,12 @@ describe('a worker thread', () => {
     }
   })
 
-  it('whose process exits takes back what it has under way', async () => {
+  /**
+   * Acquisitions of a worker whose process exits, after `deed`; with a node that hangs, if there is such a deed.
+   * @param {number} count
+   * @param {string} deed
+   */
+  const takesBack = async (count, deed) => {
     await Promise.all(cluster.servers.map((server) => server.command('SET', 'held', 'x')))
     // The worker's event loop hears of no lock before the end.
     const waiting = `import('quorlock').then(async ({ Redlock }) => {
@@ -157,24 +162,38 @@ describe('a worker thread', () => {
       const redlock = new Redlock(${JSON.stringify(cluster.urls)})
       redlock.acquire('held', 60_000, { retryCount: -1 }).catch(() => {})
       setTimeout(() => {
-        for (let i = 0; i < 40; i += 1) redlock.acquire('key' + i, 60_000)
+        for (let i = 0; i < ${count}; i += 1) redlock.acquire('key' + i, 60_000)
         parentPort.postMessage('asked')
         for (;;);
       }, 20)
     })`
     for (let round = 0; round < 5; round += 1) {
+      if (deed !== '') await cluster.servers[2].pause()
       const { status, errors } = await run(
         `import { Worker } from 'node:worker_threads'
          import { once } from 'node:events'
+         const redlock = new Redlock(urls)
+         await (await redlock.acquire('own', 60_000)).release()
          await once(new Worker(${JSON.stringify(waiting)}, { eval: true }), 'message')
+         ${deed}
          process.exit(3)`,
         cluster.urls,
       )
+      if (deed !== '') await cluster.servers[2].resume()
       assert.deepEqual([status, errors], [3, ''])
-      for (const server of cluster.servers) {
+      for (const server of cluster.servers.slice(0, 2)) {
         assert.deepEqual(Object.keys(await server.keys('key*')), [])
         assert.deepEqual(Object.keys(await server.keys('quorlock:queue:*')), [])
       }
     }
-  })
+  }
+
+  it('whose process exits takes back what it has under way', () => takesBack(40, ''))
+
+  it('whose process exits has time for that, though exit listeners were called before', () =>
+    // Which takes as long as an exit may take.
+    takesBack(
+      800,
+      'for (let i = 0; i < 12; i += 1) { process.emit("exit"); await new Promise(setImmediate) }',
+    ))
 })
