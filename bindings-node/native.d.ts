@@ -59,6 +59,12 @@ export declare function degraded(handle: ExternalObject<LeaseHandle>): boolean
 /** The caller of `acquire` continues with the lease now. Until then, the end of the environment takes it back. */
 export declare function deliver(handle: ExternalObject<LeaseHandle>): void
 
+/**
+ * Has the listener called with an empty text behind the events of what has happened so far; false if
+ * nobody listens.
+ */
+export declare function endEvents(manager: ExternalObject<Manager>): boolean
+
 /** Keeps the lease for `duration` from now; ends with its validity. */
 export declare function extend(handle: ExternalObject<LeaseHandle>, id: number, duration: number): void
 
