@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 import time
@@ -41,6 +40,8 @@ class UntilTold:
 
     @staticmethod
     async def _wait(source: EventSource) -> None:
+        import asyncio  # here, so that importing quorlock stays quick
+
         loop = asyncio.get_running_loop()
         told = asyncio.Event()
 
@@ -49,7 +50,8 @@ class UntilTold:
                 loop.call_soon_threadsafe(told.set)
 
         if source.call_when_told(tell):
-            await asyncio.wait([asyncio.ensure_future(told.wait())], timeout=_PATIENCE)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(told.wait(), _PATIENCE)
 
 
 # : In seconds.
