@@ -144,8 +144,8 @@ def test_run_is_not_stopped_by_its_own_message(
         _lose(cluster3)
         eventually(lambda: not is_alive(child))
         shell.expect("the lease on 'job' is lost")
-        shell.type("\n")
-        shell.expect("Exit 76" if tail else r"ready\$ ")
+        shell.type("wait $!; echo status $?\n" if tail else "\n")
+        shell.expect("status 76" if tail else r"ready\$ ")
 
 
 def test_a_loss_ends_the_command_after_ctrl_s(cluster3: Cluster) -> None:
