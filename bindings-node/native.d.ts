@@ -30,7 +30,7 @@ export declare function adopt(manager: ExternalObject<Manager>, resources: Array
 export declare function bridge(wake: () => void, drives: boolean): ExternalObject<Bridge>
 
 /**
- * How long a caller of [`acquire`] expects it to take at the most, in milliseconds; `None` without a limit, and for
+ * The timeout of a caller of [`acquire`], in milliseconds; `None` if it has none, also if it tries once, and for
  * settings that it refuses.
  */
 export declare function callPatience(manager: ExternalObject<Manager>, duration: number, settings?: Settings | undefined | null): number | null

@@ -237,6 +237,8 @@ def _variables() -> dict[str, str]:
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         # The same interpreter for cargo and for maturin: another one would build pyo3 anew.
         "PYO3_PYTHON": str(PYTHON),
+        # Python has the symbols, not a library to link with: many machines have none.
+        "PYO3_BUILD_EXTENSION_MODULE": "1",
         # napi names the target, and cargo keeps such builds apart: so all builds name it.
         "CARGO_BUILD_TARGET": environment.host(),
         "NO_COLOR": "1",

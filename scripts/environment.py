@@ -65,14 +65,19 @@ def node_environment() -> None:
 
 def crates() -> None:
     """What cargo needs, downloaded while the others are installed."""
-    _run(["cargo", "fetch", "--quiet", "--target", host()])
+    # A clean checkout must build with the lock file as it is.
+    locked = ["--locked"] if os.environ.get("CI") else []
+    _run(["cargo", "fetch", "--quiet", *locked, "--target", host()])
 
 
 @cache
 def host() -> str:
     """This machine, as the compiler names it."""
     asked = ["rustc", "--print", "host-tuple"]
-    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SetupError(f"rustc does not work, install Rust 1.88 or newer: {done.stderr.strip()}")
+    return done.stdout.strip()
 
 
 def _check_tools() -> None:
@@ -80,6 +85,7 @@ def _check_tools() -> None:
         raise SetupError(f"Python {sys.version.split()[0]} is too old: 3.11 or newer is needed")
     for tool, advice in (
         ("cargo", "install Rust 1.88 or newer: https://rustup.rs"),
+        ("rustc", "install Rust 1.88 or newer: https://rustup.rs"),
         ("cc", "install a C compiler: apt-get install gcc"),
         ("node", "install Node.js 20 or newer"),
         ("npm", "install npm (it comes with Node.js; on Debian: apt-get install npm)"),

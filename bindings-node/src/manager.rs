@@ -106,7 +106,7 @@ fn build(
     builder.build()
 }
 
-/// How long a caller of [`acquire`] expects it to take at the most, in milliseconds; `None` without a limit, and for
+/// The timeout of a caller of [`acquire`], in milliseconds; `None` if it has none, also if it tries once, and for
 /// settings that it refuses.
 #[napi]
 #[allow(clippy::needless_pass_by_value)]
@@ -118,7 +118,7 @@ pub fn call_patience(
     let builder = manager.locks.policy().to_builder();
     let builder = settings.iter().try_fold(builder, |builder, it| options::apply(it, builder));
     let policy = builder.ok()?.ttl(options::ttl(duration).ok()?).build().ok()?;
-    policy.longest_wait().map(|longest| millis(longest.max(policy.node_timeout())))
+    policy.timeout().filter(|timeout| !timeout.is_zero()).map(millis)
 }
 
 /// Acquires a lock on all of `resources`; ends with a lease. `waited` milliseconds of its timeout have passed already.

@@ -262,7 +262,10 @@ impl Future for Due {
 
 impl Drop for Due {
     fn drop(&mut self) {
-        if let Some(operation) = self.operation.take() {
+        // What has panicked is not polled again.
+        if let Some(operation) = self.operation.take()
+            && !thread::panicking()
+        {
             self.engine.background(operation.map(drop));
         }
     }

@@ -172,11 +172,19 @@ export class ClientStates {
     throw new ConfigError(this.#mistake)
   }
 
-  /** The answers for a caller that waits for them `millis` milliseconds at most. */
+  /**
+   * The answers for a caller that waits for them `millis` milliseconds at most. A loop that was busy until then has yet
+   * to read them.
+   */
   #within(millis: number, asking: Promise<void>): Promise<void> {
     return new Promise((resolve, reject) => {
-      const cancel = afterAlive(millis, () => reject(this.#untold(millis)))
-      void asking.then(resolve, reject).finally(cancel)
+      const refuse = (): void => reject(this.#untold(millis))
+      const begun = uptime()
+      let cancel = afterAlive(millis, () => {
+        if (uptime() - begun < millis + LATE) refuse()
+        else cancel = afterAlive(TO_READ, refuse)
+      })
+      void asking.then(resolve, reject).finally(() => cancel())
     })
   }
 
@@ -297,6 +305,12 @@ function inWords({ db, keyPrefix }: Place): string {
 
 /** How long clients may take to tell their databases before the first lock, in milliseconds. */
 const PATIENCE = 1000
+
+/** By how much a timer is late if the event loop was busy, in milliseconds. */
+const LATE = 20
+
+/** How long a loop that was busy has to read what has come meanwhile, in milliseconds. */
+const TO_READ = 150
 
 /** How long locks go without asking the clients for their databases again, in milliseconds. */
 const ASK_AGAIN_AFTER = 1000

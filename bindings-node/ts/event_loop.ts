@@ -18,7 +18,7 @@ export function uptime(): number {
  */
 export function after(millis: number, callback: () => void): () => void {
   // No test replaces this one.
-  const signal = AbortSignal.timeout(millis)
+  const signal = AbortSignal.timeout(Math.ceil(millis))
   const end = (): void => {
     signal.removeEventListener('abort', call)
     pending.delete(signal)

@@ -248,15 +248,12 @@ impl Plan {
         Ok(Operation::new(engine, acquiring.map_ok(|guard| Outcome::Won(guard.into()))))
     }
 
-    /// How long the caller of [`Plan::acquire`] may do something else before, in seconds: half of the time for which it
-    /// may wait, or as long as one node may take to answer if that is longer; `None` without a limit.
+    /// The timeout of the caller of [`Plan::acquire`], in seconds; `None` if it has none, also if it tries once.
     fn patience(&self, blocking: bool, timeout: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
         // A mistake in the settings is told by the acquisition.
         let policy = self.policy(blocking, timeout)?.build().ok();
-        let patience = policy.and_then(|policy| {
-            policy.longest_wait().map(|longest| (longest / 2).max(policy.node_timeout()))
-        });
-        Ok(patience.map(|patience| patience.as_secs_f64()))
+        let timeout = policy.and_then(|policy| policy.timeout());
+        Ok(timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| timeout.as_secs_f64()))
     }
 
     /// Says whether the log wants every event of the manager from now on.

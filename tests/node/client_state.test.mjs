@@ -262,6 +262,17 @@ describe('the database of a client', () => {
       await redlock.close()
     })
 
+    for (const options of [{ retryCount: 0 }, { timeout: 200 }, { timeout: 250.5 }])
+      it(`is read after a busy turn, too: ${name}, ${JSON.stringify(options)}`, async () => {
+        await connected(make)
+        const redlock = new Redlock(clients)
+        const acquiring = redlock.acquire('a', 5555, options)
+        const until = performance.now() + 400
+        while (performance.now() < until);
+        await (await acquiring).release()
+        await redlock.close()
+      })
+
     it(`is waited for no longer than a majority needs: ${name}`, async () => {
       await connected(make)
       await Promise.all(clients.map((client) => client.select(3)))

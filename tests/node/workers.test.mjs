@@ -181,7 +181,7 @@ describe('a worker thread', () => {
       )
       if (deed !== '') await cluster.servers[2].resume()
       assert.deepEqual([status, errors], [3, ''])
-      for (const server of cluster.servers.slice(0, 2)) {
+      for (const server of deed === '' ? cluster.servers : cluster.servers.slice(0, 2)) {
         assert.deepEqual(Object.keys(await server.keys('key*')), [])
         assert.deepEqual(Object.keys(await server.keys('quorlock:queue:*')), [])
       }

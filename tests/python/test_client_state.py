@@ -217,6 +217,28 @@ def test_hung_clients_of_asyncio_are_waited_for_within_the_callers_time(
     asyncio.run(acquire())
 
 
+@pytest.mark.parametrize("kind", ASYNCIO)
+@pytest.mark.parametrize("options", [{"blocking": False}, {"timeout": 0.2}])
+def test_a_busy_loop_makes_nobody_lock_in_an_unknown_database(
+    cluster3: Cluster, kind: Any, options: dict[str, Any]
+) -> None:
+    async def acquire() -> None:
+        clients = [kind.from_url(url) for url in cluster3.urls]
+        for client in clients:
+            await client.select(3)
+        locks = aio.Redlock(clients)
+        call = asyncio.ensure_future(locks.lock("r").acquire(**options))
+        await asyncio.sleep(0)
+        time.sleep(0.6)  # the loop is busy, and all timers are over
+        with pytest.raises((ConfigError, QuorumUnreachable)):
+            await call
+        for client in clients:
+            await client.aclose()
+
+    asyncio.run(acquire())
+    assert cluster3.values("r") == [None] * 3
+
+
 def test_credentials_that_change_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     client = redis.Redis(port=1, password="old-hunter2")
     locks = Redlock([client], unreachable_timeout=0.1)

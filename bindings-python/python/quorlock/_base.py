@@ -272,7 +272,10 @@ def tell_loss(loss: LeaseLost, behaviour: Behaviour, error: Optional[BaseExcepti
 
 
 def _rebuild(kind: type[Any], nodes: list[Any], options: dict[str, Any]) -> Any:
-    return kind(nodes, **options)
+    try:
+        return kind(nodes, **options)
+    finally:
+        del nodes, options  # a traceback shows them, and they hold passwords
 
 
 #: What a constructor sets, unless it fails.

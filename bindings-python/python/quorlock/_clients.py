@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
-from ._errors import ConfigError
+from ._errors import ConfigError, QuorumUnreachable
 from ._nodes import overridden_in
 from ._notices import warn
 
@@ -101,8 +101,8 @@ class Clients:
     async def ask(self, patience: Callable[[], float | None] = lambda: None) -> None:
         """As `check`. The first call also asks asyncio's connected clients, one second at most.
 
-        `patience` tells for how many seconds the caller waits for them; `None` without a limit. The
-        answers that come later count for the next call.
+        `patience` tells for how many seconds the caller waits for them; `None` without a limit.
+        Raises `QuorumUnreachable` if they have not answered by then: their database is not known.
         """
         self._compare()
         if self._unasked:
@@ -133,10 +133,20 @@ class Clients:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return  # the attempt to lock reports it
-        if self._asking is None or self._asking.get_loop() is not loop:
-            self._asking = loop.create_task(self._ask_all())
+        known = self._asking
+        if known is None or known.done() or known.get_loop() is not loop:
+            self._asking = known = loop.create_task(self._ask_all())
         # All that come meanwhile wait for the same answers, and any of them may be cancelled.
-        await asyncio.wait([self._asking], timeout=patience)
+        begun = loop.time()
+        await asyncio.wait([known], timeout=patience)
+        if patience is not None and loop.time() - begun > patience + _LATE:
+            # A loop that was busy has yet to read what has come meanwhile.
+            await asyncio.wait([known], timeout=_TO_READ)
+        if not known.done():
+            untold = ", ".join(watched.address for watched in self._unasked)
+            raise QuorumUnreachable(
+                f"{untold}: the client has not told within {patience:g} s which database it uses"
+            )
 
     async def _ask_all(self) -> None:
         import asyncio
@@ -279,5 +289,9 @@ def _login(client: Any) -> tuple[Any, Any]:
 
 # : The classes of clients' callbacks, by what they were before.
 _noticing: dict[type[Any], type[Any]] = {}
+#: By how much a timer is late if the loop was busy, in seconds.
+_LATE = 0.02
+#: How long a loop that was busy has to read what has come meanwhile, in seconds.
+_TO_READ = 0.15
 #: How long clients may take to tell their databases, in seconds.
 PATIENCE = 1.0

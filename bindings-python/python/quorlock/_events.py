@@ -5,6 +5,7 @@ Callbacks have another thread than what logs, or a greenlet: a slow one delays n
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 import os
@@ -92,7 +93,11 @@ class EventSource:
         if not self._callbacks or is_telling():
             return False
         _asking.append(then)
-        return wake_listener() is True
+        if wake_listener() is True:
+            return True
+        with contextlib.suppress(ValueError):  # it was taken
+            _asking.remove(then)
+        return False
 
     def tell(self, event: Event) -> None:
         """Call back. What a callback raises is logged, and stops nothing."""

@@ -42,7 +42,10 @@ class UntilTold:
     async def _wait(source: EventSource) -> None:
         import asyncio  # here, so that importing quorlock stays quick
 
-        loop = asyncio.get_running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # of a child that was forked in a coroutine
         told = asyncio.Event()
 
         def tell() -> None:

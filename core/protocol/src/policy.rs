@@ -211,9 +211,12 @@ impl PolicyBuilder {
         self
     }
 
-    /// Takes what has passed already from the timeout, if there is one.
+    /// Takes what has passed already from the timeout, if there is one. 150 ms are left to try, or the whole of a shorter
+    /// timeout.
     pub fn waited(mut self, time: Duration) -> Self {
-        self.policy.timeout = self.policy.timeout.map(|timeout| timeout.saturating_sub(time));
+        let to_try = Duration::from_millis(150);
+        let left = |timeout: Duration| timeout.saturating_sub(time).max(timeout.min(to_try));
+        self.policy.timeout = self.policy.timeout.map(left);
         self
     }
 

@@ -114,7 +114,8 @@ impl<'a> Supervision<'a> {
     fn next(&self, events: &Receiver<Event>) -> Option<Event> {
         let until_kill = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
         // Nobody tells of the end of the group's other processes where they are not our children.
-        let must_look = self.child.status().is_some() || self.awaits_loss;
+        let is_ending = self.loss == Some(Told::Ending);
+        let must_look = self.child.status().is_some() || self.awaits_loss || is_ending;
         let until_look = must_look.then_some(LOOK_EVERY);
         let Some(patience) = until_kill.into_iter().chain(until_look).min() else {
             return events.recv().ok();

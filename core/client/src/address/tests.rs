@@ -98,6 +98,7 @@ fn nonsense_is_refused_in_a_sentence_without_its_login() {
         ("redis:/user:hunter2@host", "write redis://"),
         ("//:hunter2@host", "write redis:"),
         ("//user:hunter2", "write redis:"),
+        ("///user:hunter2", "write redis:"),
         ("redis://host?ssl_cert_reqs=none", "write rediss://"),
         ("rediss://:hunter2@host?ssl_cert_reqs=hunter2", "'required' or 'none'"),
         ("rediss://host?ssl_ca_certs=/no/such/file", "/no/such/file"),

@@ -157,7 +157,7 @@ fn split_port(authority: &str) -> Result<(String, u16), ConfigError> {
 
 /// The address without anything that may be a login, for error messages.
 fn redacted(text: &str) -> String {
-    let without = text.strip_prefix("//").unwrap_or(text);
+    let without = if text.starts_with("//") { text.trim_start_matches('/') } else { text };
     let (scheme, rest) = split_scheme(text).unwrap_or(("", without));
     let (hidden, place) = match rest.rsplit_once('@') {
         Some((_, place)) => ("***@", place),

@@ -71,6 +71,7 @@ pub(super) fn build(tree: &Path) -> io::Result<PathBuf> {
         .arg("--target-dir")
         .arg(&target)
         .env("RUSTFLAGS", "-Awarnings")
+        .env_remove("CARGO_BUILD_TARGET")
         .current_dir(tree)
         .output()?;
     if !out.status.success() {
@@ -87,6 +88,7 @@ pub(super) fn test_protocol(tree: &Path, part: &str) -> io::Result<Option<String
         .arg(tree.join("../target"))
         .args(["--", part])
         .env("RUSTFLAGS", "-Awarnings")
+        .env_remove("CARGO_BUILD_TARGET")
         .env("RUST_BACKTRACE", "0")
         .current_dir(tree)
         .output()?;
