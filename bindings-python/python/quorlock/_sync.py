@@ -302,8 +302,7 @@ class Redlock(RedlockBase):
     commands that it overrides, as wrappers do that put a prefix before keys. A client that is
     connected is asked for the database of one connection (`CLIENT INFO`, one second at most, of
     asyncio's before the first lock). If it has selected another one than that of its settings, or
-    either changes later, `ConfigError` is raised. What other clients do to the same pool is not
-    seen.
+    either changes later, `ConfigError` is raised. What others do to the same pool is not seen.
 
     Nodes must be independent: the first operation raises `ConfigError` if two addresses lead to one
     server, a node is the replica of another, or two belong to one Redis Cluster. What a person
@@ -372,10 +371,9 @@ class Redlock(RedlockBase):
     def close(self) -> None:
         """Give up the connections; later calls raise, other than a release.
 
-        What is still held is no longer renewed. Its release connects once more. Closed are those
-        that no other manager of the process uses (five seconds later if this one is only dropped).
-        Clients that it was given are left as they are. Returns when `on_event` was called with all
-        events up to now, after one second at most.
+        What is still held is no longer renewed; its release connects once more. Closed are those
+        that no other manager of the process uses (five seconds later if this one is only dropped),
+        not clients that it was given. Waits a second at most for `on_event` to be told the rest.
         """
         wait_until_told(self._close())
 

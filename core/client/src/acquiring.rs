@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use quorlock_protocol::{
     Acquire, AcquireOutcome, ErrorKind, FencingToken, Moment, OnUnreachable, Policy, Resources,
-    RoundReport,
+    RoundReport, TO_TRY,
 };
 use tokio::time::timeout;
 
@@ -313,7 +313,5 @@ fn may_have_granted(report: &RoundReport) -> bool {
 
 /// What is left of a timeout is not enough for a try: others, whose time is up as well, would do the same.
 const LAST_TRY: Duration = Duration::from_millis(20);
-/// Enough for a try on a machine that is so busy that the call began late.
-const TO_TRY: Duration = Duration::from_millis(150);
 /// How long the caller of a lost acquisition waits for its last keys to be taken back.
 const TO_WITHDRAW: Duration = Duration::from_millis(50);

@@ -110,7 +110,7 @@ pub use machine::{Environment, Machine, Output};
 pub use place::{Place, Queued, Waiter};
 pub use policy::{
     OnUnreachable, OptionDefault, OptionInfo, OptionKind, Policy, PolicyBuilder, RestartGuard,
-    WaitMode,
+    TO_TRY, WaitMode,
 };
 pub use queue::{News, Tell, WaitQueue, WakeCause};
 pub use quorum::{Quorum, Tally, Verdict, Vote};

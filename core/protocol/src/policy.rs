@@ -211,11 +211,10 @@ impl PolicyBuilder {
         self
     }
 
-    /// Takes what has passed already from the timeout, if there is one. 150 ms are left to try, or the whole of a shorter
+    /// Takes what has passed already from the timeout, if there is one. [`TO_TRY`] is left, or the whole of a shorter
     /// timeout.
     pub fn waited(mut self, time: Duration) -> Self {
-        let to_try = Duration::from_millis(150);
-        let left = |timeout: Duration| timeout.saturating_sub(time).max(timeout.min(to_try));
+        let left = |timeout: Duration| timeout.saturating_sub(time).max(timeout.min(TO_TRY));
         self.policy.timeout = self.policy.timeout.map(left);
         self
     }
@@ -359,3 +358,6 @@ impl PolicyBuilder {
         self
     }
 }
+
+/// Enough for a try on a machine that is so busy that the call began late.
+pub const TO_TRY: Duration = Duration::from_millis(150);
