@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tests.support.processes import end_group
 
@@ -52,6 +54,7 @@ class Command:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            bufsize=0,  # so that a line that has come can be waited for
             env=variables(nodes, env),
             start_new_session=True,
             preexec_fn=hear_hangups,  # noqa: PLW1509 - it only sets a signal
@@ -63,8 +66,11 @@ class Command:
 
     def line(self) -> str:
         """The next line that it prints."""
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().decode().rstrip("\n")
+        return _line(self._process.stdout)
+
+    def message(self) -> str:
+        """The next line on its standard error."""
+        return _line(self._process.stderr)
 
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
@@ -79,6 +85,12 @@ class Command:
 
     def __exit__(self, *_: object) -> None:
         end_group(self._process)
+
+
+def _line(stream: IO[bytes] | None) -> str:
+    assert stream is not None
+    assert select.select([stream], [], [], WITHIN)[0], "it writes no more"
+    return stream.readline().decode().rstrip("\n")
 
 
 def variables(nodes: Sequence[str] = (), env: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -37,10 +37,12 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
-def _started(start: Start, folder: Path, script: str, cluster: Cluster) -> tuple[Command, int]:
+def _started(
+    start: Start, folder: Path, script: str, cluster: Cluster, grace: str = "300ms"
+) -> tuple[Command, int]:
     """`run` as another user, and the process id that its command tells."""
     as_nobody = (str(SETPRIV), "--reuid=65534", "--regid=65534", "--clear-groups")
-    command = start("run", "--ttl", "1s", "--grace", "300ms", "job", "--", "sh", "-c", script,
+    command = start("run", "--ttl", "1s", "--grace", grace, "job", "--", "sh", "-c", script,
                     nodes=cluster.urls, program=(*as_nobody, str(folder / "quorlock")))  # fmt: skip
     return command, int(command.line())
 
@@ -50,15 +52,11 @@ def _lose(cluster: Cluster) -> None:
         server.command("SET", "job", "another", "PX", 60_000)
 
 
-def _told(command: Command) -> str:
-    return command._process.stderr.readline().decode()  # type: ignore[union-attr]
-
-
 def test_a_command_that_cannot_be_signalled(cluster3: Cluster, start: Start, folder: Path) -> None:
     script = f"exec {folder}/sudo --reuid=0 sh -c 'echo $$; exec sleep 60'"
     command, child = _started(start, folder, script, cluster3)
     _lose(cluster3)
-    told = _told(command)
+    told = command.message()
     assert "the lease on 'job' is lost" in told
     assert GOES_ON in told
     assert "being ended" not in told
@@ -74,10 +72,24 @@ def test_a_part_of_a_command_that_cannot_be_signalled(
     script = f"{folder}/sudo --reuid=0 sh -c 'echo $$; exec sleep 60'; true"
     command, child = _started(start, folder, script, cluster3)
     _lose(cluster3)
-    assert "the command is being ended" in _told(command)
-    assert GOES_ON in _told(command)
+    assert "the command is being ended" in command.message()
+    assert GOES_ON in command.message()
     assert is_alive(child)
     os.kill(child, signal.SIGKILL)
     ended = command.end()
     assert (ended.code, ended.err) == (76, "")
     eventually(lambda: not is_alive(child))
+
+
+def test_what_is_left_is_told_while_the_command_itself_runs(
+    cluster3: Cluster, start: Start, folder: Path
+) -> None:
+    script = f"(sleep 60 &); exec {folder}/sudo --reuid=0 sh -c 'echo $$; exec sleep 60'"
+    command, child = _started(start, folder, script, cluster3, grace="1h")
+    _lose(cluster3)
+    assert "the command is being ended" in command.message()
+    assert GOES_ON in command.message()
+    assert is_alive(child)
+    os.kill(child, signal.SIGKILL)
+    ended = command.end()
+    assert (ended.code, ended.err) == (76, "")

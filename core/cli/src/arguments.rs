@@ -17,7 +17,7 @@ use self::checks::{duration, name, patience, prefix, seconds, word};
 /// which server is not fit.
 #[derive(Parser)]
 #[command(name = "quorlock", version, max_term_width = 100, after_help = EXAMPLES)]
-#[command(disable_help_subcommand = true, infer_long_args = false)]
+#[command(infer_long_args = false)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) common: Common,
