@@ -244,6 +244,35 @@ def test_a_close_in_a_greenlet_waits_until_the_events_are_told(cluster3: Cluster
     assert run(code, nodes=cluster3.urls) == "acquired released"
 
 
+def test_a_close_waits_beside_the_callback_of_another_greenlet(cluster3: Cluster) -> None:
+    code = f"""
+        {HUBS["gevent"]}
+        import os, quorlock, quorlock._settling
+        from gevent.event import Event
+        quorlock._settling._PATIENCE = 3600
+        nodes = os.environ["QUORLOCK_NODES"].split(",")
+        entered, free, told = Event(), Event(), []
+
+        def wait(_):
+            entered.set()
+            free.wait()
+
+        def use():
+            locks = quorlock.Redlock(nodes, on_event=wait)
+            others = quorlock.Redlock(nodes, on_event=lambda it: told.append(it.name))
+            with locks.lock("r"):
+                entered.wait()
+                with others.lock("other"):
+                    pass
+                gevent.spawn(free.set)
+                others.close()
+                print(*[name for name in told if name != "node"])
+
+        join(spawn(use))
+        """
+    assert run(code, nodes=cluster3.urls) == "acquired released"
+
+
 ENDS = {
     "blocking": """
         def use():

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable
 
 from ._errors import ConfigTypeError
-from ._hubs import router_of_hub
+from ._hubs import current_caller, router_of_hub
 from ._native import report, take_events, wake_listener
 from ._router import CompletionRouter, Dispatcher, log, log_failure
 
@@ -121,8 +121,8 @@ class _Teller:
         self._router: CompletionRouter | None = None
         self._number = 0
         self._is_woken = self._is_telling = False
-        # : The thread that calls back now.
-        self.thread: int | None = None
+        # : The thread or greenlet that calls back now.
+        self.caller: object = None
         # : Events that were dropped, and how many of them the log was told.
         self._dropped = self._said = 0
 
@@ -170,14 +170,14 @@ class _Teller:
         if self._is_telling:
             return  # another greenlet goes on
         self._is_telling = True
-        self.thread = threading.get_ident()
+        self.caller = current_caller()
         try:
             while self._waiting:
                 call, event = self._waiting.popleft()
                 call() if event is None else call(event)
         finally:
             self._is_telling = False
-            self.thread = None
+            self.caller = None
         if dropped := self._dropped - self._said:
             self._said += dropped
             text = "on_event callbacks have caught up: %d events were dropped"
@@ -232,8 +232,8 @@ def _hand_over(event: _Told) -> None:
 
 
 def is_telling() -> bool:
-    """Whether this thread calls back now: then no other event is told before it returns."""
-    return _teller.thread == threading.get_ident()
+    """Whether this thread or greenlet calls back now: nothing else is told before it returns."""
+    return _teller.caller == current_caller()
 
 
 def hear_for_log(plan: Plan) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from importlib import import_module
 from sys import modules
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Callable
 
 from ._native import Finalizer, generation
@@ -134,6 +135,13 @@ def current_hub() -> Any | None:
         if hub is not None:
             return None if modules["greenlet"].getcurrent() is hub.greenlet else hub
     return None
+
+
+def current_caller() -> object:
+    """The greenlet that runs, or the number of the thread where nothing has greenlets."""
+    if _is_imported("greenlet"):
+        return modules["greenlet"].getcurrent()
+    return get_ident()
 
 
 def sleep_of_hub() -> Callable[[float], object] | None:
