@@ -254,9 +254,9 @@ impl Call {
         let turn = entry.turn(self.patience(started)).await;
         // The one before it in the queue has ended.
         let by = turn.as_ref().map_or(WakeCause::Timer, |_| WakeCause::Push);
+        let start = self.leave_queue(turn, started)?;
         let waited = self.manager.clock.now().since(began);
         self.manager.telemetry.note_wake(&self.resources, by, waited);
-        let start = self.leave_queue(turn, started)?;
         Box::pin(self.try_for(start, note, started)).await
     }
 

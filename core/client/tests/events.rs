@@ -108,6 +108,28 @@ fn a_lock_that_is_taken_is_told_as_contended_waiting_and_woken() {
 }
 
 #[test]
+fn who_gives_up_is_not_woken_and_its_last_round_counts_once() {
+    run(async {
+        let told = Told::default();
+        let locks = in_memory(&told);
+        let _held = locks.lock("r").acquire().await.expect("free");
+        let timeout = Duration::from_millis(50);
+        let first = tokio::spawn(locks.lock("r").timeout(timeout).acquire());
+        let second = tokio::spawn(locks.lock("r").timeout(timeout).acquire());
+        for waiter in [first, second] {
+            let error = waiter.await.unwrap().expect_err("it is held");
+            assert_eq!(error.kind(), ErrorKind::AcquireTimedOut);
+        }
+        let stats = locks.stats();
+        let contended = u64::try_from(told.count(EventName::Contended)).unwrap();
+        assert_eq!(stats.futile_rounds, contended);
+        assert_eq!(stats.rounds, contended + 1, "one round was won: {:?}", told.names());
+        let woken = told.count(EventName::Woken);
+        assert_eq!(told.count(EventName::Waiting), woken + 2, "{:?}", told.names());
+    });
+}
+
+#[test]
 fn a_release_by_the_same_manager_wakes_who_waits() {
     run(async {
         let told = Told::default();

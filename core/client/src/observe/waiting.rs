@@ -47,7 +47,8 @@ impl<'a> WaitWatch<'a> {
     fn follow(&mut self, machine: &Acquire) {
         if !machine.is_between_rounds() {
             self.tell_beginning(None);
-            if let Some(wait) = self.wait.take() {
+            // Who gives up is not woken.
+            if let Some(wait) = self.wait.take_if(|_| !machine.has_ended()) {
                 let waited = clock::now().since(wait.began);
                 self.telemetry.note_wake(self.resources, machine.woken_by(), waited);
             }

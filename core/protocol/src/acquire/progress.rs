@@ -15,6 +15,11 @@ impl Acquire {
         matches!(self.state, State::BackingOff { .. } | State::Waiting(_))
     }
 
+    /// Whether the acquisition has ended, apart from what the nodes still have to be told.
+    pub const fn has_ended(&self) -> bool {
+        matches!(self.state, State::Finished(_))
+    }
+
     /// The last round that was lost.
     pub fn last_lost(&self) -> Option<&RoundReport> {
         self.reports.last()
