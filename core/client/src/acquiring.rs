@@ -14,7 +14,7 @@ use quorlock_protocol::{
 use tokio::time::timeout;
 
 use crate::acquisition_report::AcquisitionReport;
-use crate::caller_queues::Turn;
+use crate::caller_queues::{Turn, Wanted};
 use crate::driver::Driver;
 use crate::engine::Task;
 use crate::error::{LockError, name_votes};
@@ -150,6 +150,10 @@ impl Call {
         self.manager.error(kind, &self.resources, rounds, spent)
     }
 
+    fn wanted(&self) -> Wanted {
+        Wanted::new(&self.resources, &self.policy)
+    }
+
     /// How much is left of `time`.
     fn left(&self, time: Duration, started: Moment) -> Duration {
         time.saturating_sub(self.manager.clock.now().since(started))
@@ -233,7 +237,7 @@ impl Call {
     fn begin(&self) -> Option<Start> {
         let driver = self.manager.driver();
         let number = self.manager.number;
-        let turn = self.manager.caller_queues.enter(number, &self.resources, &driver.inbox);
+        let turn = self.manager.caller_queues.enter(number, &self.wanted(), &driver.inbox);
         let may_begin = turn.is_some() || self.policy.retry_limit() == Some(0);
         may_begin.then_some(Start { driver, is_last: false, turn, before: None })
     }
@@ -244,7 +248,8 @@ impl Call {
         note: Option<Box<LongLockNote>>,
         started: Moment,
     ) -> Result<LeaseGuard, LockError> {
-        let mut entry = self.manager.caller_queues.join(self.manager.number, &self.resources);
+        let queue = self.wanted();
+        let mut entry = self.manager.caller_queues.join(self.manager.number, &queue);
         self.manager.telemetry.note_wait(&self.resources, None, None);
         let began = self.manager.clock.now();
         if !self.manager.is_settled() {

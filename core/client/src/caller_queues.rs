@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use quorlock_protocol::{ErrorKind, Resources};
+use quorlock_protocol::{ErrorKind, Policy, Resources, WaitMode};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -20,20 +20,29 @@ pub(crate) use self::registry::{Alike, SharedQueues};
 use crate::contention::RecentContention;
 use crate::inbox::Inbox;
 
-/// The process's queues for the managers that are alike, by what is waited for.
+/// The process's queues for the managers that are alike.
 #[derive(Default)]
 pub(crate) struct CallerQueues {
-    queues: Mutex<HashMap<Resources, CallerQueue>>,
+    queues: Mutex<HashMap<Wanted, CallerQueue>>,
     /// The latest number of a manager or a caller.
     numbers: AtomicU64,
     pub(crate) contention: RecentContention,
+}
+
+/// What the callers of one queue have in common: the lock, and how they wait for it. The one that tries waits for all of
+/// them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Wanted {
+    resources: Resources,
+    wait: WaitMode,
+    is_fair: bool,
 }
 
 /// A manager among those that share their queues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ManagerNumber(u64);
 
-/// The callers of one lock: one tries, the others wait in the order in which they came.
+/// The callers of one lock that wait in the same way: one tries, the others wait in the order in which they came.
 #[derive(Default)]
 struct CallerQueue {
     waiting: BTreeMap<u64, Caller>,
@@ -51,7 +60,7 @@ struct Caller {
 pub(crate) struct Turn {
     caller_queues: Arc<CallerQueues>,
     /// `None` once it was passed on.
-    resources: Option<Resources>,
+    wanted: Option<Wanted>,
     /// Why the caller before did not get the lock; `NotAcquired` if it got it.
     before: ErrorKind,
 }
@@ -59,9 +68,21 @@ pub(crate) struct Turn {
 /// A caller's entry in a queue. When it is dropped, the caller leaves the queue.
 pub(crate) struct CallerEntry<'a> {
     caller_queues: &'a CallerQueues,
-    resources: &'a Resources,
+    wanted: &'a Wanted,
     number: u64,
     turn: oneshot::Receiver<Turn>,
+}
+
+impl Wanted {
+    pub(crate) fn new(resources: &Resources, policy: &Policy) -> Self {
+        Self { resources: resources.clone(), wait: policy.wait(), is_fair: policy.fair() }
+    }
+
+    /// All that wait for a lock, however they do.
+    fn all(resources: &Resources) -> impl Iterator<Item = Self> {
+        let of = |wait, is_fair| Self { resources: resources.clone(), wait, is_fair };
+        WaitMode::ALL.into_iter().flat_map(move |wait| [of(wait, false), of(wait, true)])
+    }
 }
 
 impl CallerQueues {
@@ -74,15 +95,15 @@ impl CallerQueues {
     pub(crate) fn enter(
         self: &Arc<Self>,
         manager: ManagerNumber,
-        resources: &Resources,
+        wanted: &Wanted,
         inbox: &Arc<Inbox>,
     ) -> Option<Turn> {
-        match self.lock().entry(resources.clone()) {
+        match self.lock().entry(wanted.clone()) {
             Entry::Occupied(_) => None,
             Entry::Vacant(vacant) => {
                 let trying = Some((manager, Arc::clone(inbox)));
                 vacant.insert(CallerQueue { trying, ..CallerQueue::default() });
-                Some(self.turn(resources))
+                Some(self.turn(wanted))
             }
         }
     }
@@ -91,33 +112,38 @@ impl CallerQueues {
     pub(crate) fn join<'a>(
         self: &'a Arc<Self>,
         manager: ManagerNumber,
-        resources: &'a Resources,
+        wanted: &'a Wanted,
     ) -> CallerEntry<'a> {
         let (sender, turn) = oneshot::channel();
         // No other has it, also in a later queue: leaving this one twice does nobody harm.
         let number = self.draw();
-        match self.lock().entry(resources.clone()) {
+        match self.lock().entry(wanted.clone()) {
             Entry::Vacant(vacant) => {
                 vacant.insert(CallerQueue::default());
-                let _ = sender.send(self.turn(resources));
+                let _ = sender.send(self.turn(wanted));
             }
             Entry::Occupied(mut queue) => {
                 queue.get_mut().waiting.insert(number, Caller { manager, turn: sender });
             }
         }
-        CallerEntry { caller_queues: self, resources, number, turn }
+        CallerEntry { caller_queues: self, wanted, number, turn }
     }
 
     fn draw(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A lock was released here: the caller that tries to get it need not wait until its next try.
+    /// A lock was released here: the callers that try to get it need not wait until their next try.
     pub(crate) fn tell_free(&self, resources: &Resources) {
-        if let Some(queue) = self.lock().get(resources)
-            && let Some((_, inbox)) = &queue.trying
-        {
-            inbox.tell_free();
+        let queues = self.lock();
+        if queues.is_empty() {
+            return;
+        }
+        for wanted in Wanted::all(resources) {
+            let queue = queues.get(&wanted);
+            if let Some((_, inbox)) = queue.and_then(|queue| queue.trying.as_ref()) {
+                inbox.tell_free();
+            }
         }
     }
 
@@ -137,24 +163,24 @@ impl CallerQueues {
         }
     }
 
-    fn turn(self: &Arc<Self>, resources: &Resources) -> Turn {
-        let (caller_queues, resources) = (Arc::clone(self), Some(resources.clone()));
-        Turn { caller_queues, resources, before: ErrorKind::NotAcquired }
+    fn turn(self: &Arc<Self>, wanted: &Wanted) -> Turn {
+        let (caller_queues, wanted) = (Arc::clone(self), Some(wanted.clone()));
+        Turn { caller_queues, wanted, before: ErrorKind::NotAcquired }
     }
 
     /// Takes the next caller out of the queue; removes the queue if nobody waits.
-    fn next(&self, resources: &Resources) -> Option<Caller> {
+    fn next(&self, wanted: &Wanted) -> Option<Caller> {
         let mut queues = self.lock();
-        let queue = queues.get_mut(resources)?;
+        let queue = queues.get_mut(wanted)?;
         queue.trying = None;
         let next = queue.waiting.pop_first().map(|(_, next)| next);
         if next.is_none() {
-            queues.remove(resources);
+            queues.remove(wanted);
         }
         next
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Resources, CallerQueue>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Wanted, CallerQueue>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -186,10 +212,10 @@ impl Turn {
 
     /// Releases are reported to `inbox` while this caller tries.
     pub(crate) fn listen(&self, manager: ManagerNumber, inbox: &Arc<Inbox>) {
-        let Some(resources) = &self.resources else {
+        let Some(wanted) = &self.wanted else {
             return;
         };
-        if let Some(queue) = self.caller_queues.lock().get_mut(resources) {
+        if let Some(queue) = self.caller_queues.lock().get_mut(wanted) {
             queue.trying = Some((manager, Arc::clone(inbox)));
         }
     }
@@ -197,16 +223,16 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let Some(resources) = self.resources.take() else {
+        let Some(wanted) = self.wanted.take() else {
             return;
         };
-        while let Some(next) = self.caller_queues.next(&resources) {
-            let mut turn = self.caller_queues.turn(&resources);
+        while let Some(next) = self.caller_queues.next(&wanted) {
+            let mut turn = self.caller_queues.turn(&wanted);
             turn.before = self.before;
             match next.turn.send(turn) {
                 Ok(()) => return,
                 // That caller has given up: the right goes to the one behind it.
-                Err(mut turn) => drop(mem::take(&mut turn.resources)),
+                Err(mut turn) => drop(mem::take(&mut turn.wanted)),
             }
         }
     }
@@ -214,7 +240,7 @@ impl Drop for Turn {
 
 impl Drop for CallerEntry<'_> {
     fn drop(&mut self) {
-        if let Some(queue) = self.caller_queues.lock().get_mut(self.resources) {
+        if let Some(queue) = self.caller_queues.lock().get_mut(self.wanted) {
             queue.waiting.remove(&self.number);
         }
     }
@@ -230,8 +256,13 @@ mod tests {
     const ONE: ManagerNumber = ManagerNumber(0);
     const ANOTHER: ManagerNumber = ManagerNumber(1);
 
-    fn resources() -> Resources {
-        Resources::new(["r"]).unwrap()
+    fn wanted(is_fair: bool) -> Wanted {
+        let policy = Policy::builder().fair(is_fair).build().unwrap();
+        Wanted::new(&Resources::new(["r"]).unwrap(), &policy)
+    }
+
+    fn usual() -> Wanted {
+        wanted(false)
     }
 
     fn inbox() -> Arc<Inbox> {
@@ -241,24 +272,23 @@ mod tests {
     async fn wait(
         caller_queues: &Arc<CallerQueues>,
         manager: ManagerNumber,
-        resources: &Resources,
+        wanted: &Wanted,
         patience: Option<Duration>,
     ) -> Option<Turn> {
-        caller_queues.join(manager, resources).turn(patience).await
+        caller_queues.join(manager, wanted).turn(patience).await
     }
 
     #[tokio::test]
     async fn each_has_its_turn_in_the_order_of_coming() {
         let caller_queues = Arc::new(CallerQueues::default());
-        let first = caller_queues.enter(ONE, &resources(), &inbox()).expect("nobody is there");
-        assert!(caller_queues.enter(ONE, &resources(), &inbox()).is_none());
+        let first = caller_queues.enter(ONE, &usual(), &inbox()).expect("nobody is there");
+        assert!(caller_queues.enter(ONE, &usual(), &inbox()).is_none());
         let order = Arc::new(Mutex::new(Vec::new()));
         let waiting: Vec<_> = (0..4)
             .map(|number| {
                 let (caller_queues, order) = (Arc::clone(&caller_queues), Arc::clone(&order));
                 tokio::spawn(async move {
-                    let turn =
-                        wait(&caller_queues, ONE, &resources(), None).await.expect("its turn");
+                    let turn = wait(&caller_queues, ONE, &usual(), None).await.expect("its turn");
                     order.lock().unwrap().push(number);
                     drop(turn);
                 })
@@ -278,10 +308,10 @@ mod tests {
     #[tokio::test]
     async fn who_gives_up_leaves_the_queue() {
         let caller_queues = Arc::new(CallerQueues::default());
-        let first = caller_queues.enter(ONE, &resources(), &inbox()).expect("nobody is there");
+        let first = caller_queues.enter(ONE, &usual(), &inbox()).expect("nobody is there");
         let patience = Some(Duration::from_millis(1));
-        assert!(wait(&caller_queues, ONE, &resources(), patience).await.is_none());
-        assert!(caller_queues.lock()[&resources()].waiting.is_empty());
+        assert!(wait(&caller_queues, ONE, &usual(), patience).await.is_none());
+        assert!(caller_queues.lock()[&usual()].waiting.is_empty());
         drop(first);
         assert!(caller_queues.lock().is_empty());
     }
@@ -289,10 +319,10 @@ mod tests {
     #[tokio::test]
     async fn a_turn_that_comes_to_nobody_is_the_next_ones() {
         let caller_queues = Arc::new(CallerQueues::default());
-        let first = caller_queues.enter(ONE, &resources(), &inbox()).expect("nobody is there");
-        let resources = resources();
-        let mut gone = Box::pin(wait(&caller_queues, ONE, &resources, None));
-        let mut next = Box::pin(wait(&caller_queues, ONE, &resources, None));
+        let first = caller_queues.enter(ONE, &usual(), &inbox()).expect("nobody is there");
+        let usual = usual();
+        let mut gone = Box::pin(wait(&caller_queues, ONE, &usual, None));
+        let mut next = Box::pin(wait(&caller_queues, ONE, &usual, None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(gone.as_mut().poll(&mut context).is_pending());
         assert!(next.as_mut().poll(&mut context).is_pending());
@@ -306,10 +336,10 @@ mod tests {
     async fn a_manager_that_is_closed_takes_only_its_own_callers_along() {
         let caller_queues = Arc::new(CallerQueues::default());
         let theirs = inbox();
-        let first = caller_queues.enter(ANOTHER, &resources(), &theirs).expect("nobody is there");
-        let resources = resources();
-        let mut own = Box::pin(wait(&caller_queues, ONE, &resources, None));
-        let mut another = Box::pin(wait(&caller_queues, ANOTHER, &resources, None));
+        let first = caller_queues.enter(ANOTHER, &usual(), &theirs).expect("nobody is there");
+        let usual = usual();
+        let mut own = Box::pin(wait(&caller_queues, ONE, &usual, None));
+        let mut another = Box::pin(wait(&caller_queues, ANOTHER, &usual, None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(own.as_mut().poll(&mut context).is_pending());
         assert!(another.as_mut().poll(&mut context).is_pending());
@@ -318,5 +348,23 @@ mod tests {
         assert!(another.as_mut().poll(&mut context).is_pending(), "it goes on waiting");
         drop(first);
         assert!(another.await.is_some());
+    }
+
+    #[tokio::test]
+    async fn callers_that_wait_in_another_way_have_a_queue_of_their_own() {
+        let caller_queues = Arc::new(CallerQueues::default());
+        let (usual, fair) = (usual(), wanted(true));
+        let (one, another) = (inbox(), inbox());
+        let first = caller_queues.enter(ONE, &usual, &one);
+        let second = caller_queues.enter(ONE, &fair, &another);
+        assert!(first.is_some() && second.is_some());
+        caller_queues.tell_free(&usual.resources);
+        for inbox in [&one, &another] {
+            assert!(inbox.try_take(&mut Vec::new()).is_some(), "it is told that the lock is free");
+        }
+        drop(first);
+        assert!(caller_queues.enter(ONE, &fair, &inbox()).is_none());
+        drop(second);
+        assert!(caller_queues.lock().is_empty());
     }
 }
