@@ -251,7 +251,7 @@ impl Machine for Acquire {
     }
 
     fn handle_news(&mut self, env: &mut dyn Environment, node: NodeId, news: News) {
-        self.take_news(env.now(), node, news);
+        self.take_news(env, node, news);
     }
 
     fn handle_timeout(&mut self, env: &mut dyn Environment) {

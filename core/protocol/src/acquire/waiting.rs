@@ -168,7 +168,10 @@ impl Acquire {
     }
 
     /// Takes news from a node.
-    pub(super) fn take_news(&mut self, now: Moment, node: NodeId, news: News) {
+    pub(super) fn take_news(&mut self, env: &mut dyn Environment, node: NodeId, news: News) {
+        // What is asked because of the news is no part of a look that is over.
+        self.end_look(env);
+        let now = env.now();
         let State::Waiting(waiting) = &mut self.state else {
             return;
         };
@@ -216,15 +219,22 @@ impl Acquire {
             self.state = State::Idle;
             return;
         }
-        if now >= waiting.look_ends {
-            waiting.end_look();
-            self.plan_polling(env);
-        }
+        self.end_look(env);
         let State::Waiting(waiting) = &mut self.state else {
             return;
         };
         if now >= waiting.next_look(self.quorum) {
             waiting.begin_look(now, self.policy.node_timeout(), self.quorum);
+        }
+    }
+
+    /// Ends the look under way if all have answered, or its time is over.
+    fn end_look(&mut self, env: &mut dyn Environment) {
+        if let State::Waiting(waiting) = &mut self.state
+            && env.now() >= waiting.look_ends
+        {
+            waiting.end_look();
+            self.plan_polling(env);
         }
     }
 

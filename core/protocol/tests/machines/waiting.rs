@@ -368,3 +368,17 @@ fn a_late_answer_to_the_look_of_an_earlier_wait_says_nothing() {
     }
     assert_eq!(harness.count("grant"), 6, "the lock was free before another took it");
 }
+
+#[test]
+fn news_that_comes_with_the_last_answer_to_a_look_is_followed_up() {
+    for news in [News::Gone, News::First] {
+        let mut harness = refused(|policy| policy);
+        looked(&mut harness, &held(1, 8_000));
+        harness.env.now = Moment::from_millis(1);
+        tell(&mut harness, 0, news);
+        assert_eq!(harness.count("enqueue"), 4);
+        assert!(harness.last(0, "enqueue").not_after > harness.env.now, "it may still be sent");
+        harness.wait_until(2_900);
+        assert_eq!(harness.count("grant"), 3, "the nodes still tell");
+    }
+}
