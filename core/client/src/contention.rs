@@ -30,6 +30,13 @@ impl RecentContention {
         }
     }
 
+    /// The release was answered at `now`: those that were called come about a round trip later.
+    pub(crate) fn prolong(&self, resources: &Resources, now: Moment) {
+        if let Some(until) = self.lock().get_mut(resources) {
+            *until = now + COUNTS_FOR;
+        }
+    }
+
     /// Whether others waited for the lock a moment ago.
     pub(crate) fn is_recent(&self, resources: &Resources, now: Moment) -> bool {
         if !self.is_any.load(Ordering::Relaxed) {
@@ -48,7 +55,7 @@ impl RecentContention {
     }
 }
 
-/// How long a release counts: those that were called have come by then.
+/// How long a release counts after its answer: those that were called have come by then.
 const COUNTS_FOR: Duration = Duration::from_millis(100);
 /// The most locks that are remembered.
 const MOST: usize = 1024;
@@ -67,6 +74,17 @@ mod tests {
         assert!(!contention.is_recent(&resources, now + COUNTS_FOR / 2), "only the next caller");
         contention.note(&resources, now);
         assert!(!contention.is_recent(&resources, now + COUNTS_FOR));
+    }
+
+    #[test]
+    fn a_release_counts_from_its_answer() {
+        let (contention, now) = (RecentContention::default(), Moment::default());
+        let resources = Resources::new(["r"]).unwrap();
+        contention.note(&resources, now);
+        contention.prolong(&resources, now + 2 * COUNTS_FOR);
+        assert!(contention.is_recent(&resources, now + 2 * COUNTS_FOR + COUNTS_FOR / 2));
+        contention.prolong(&resources, now + 2 * COUNTS_FOR);
+        assert!(!contention.is_recent(&resources, now + 2 * COUNTS_FOR), "only the next caller");
     }
 
     #[test]

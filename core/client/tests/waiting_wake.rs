@@ -2,10 +2,12 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorlock::{Engine, ErrorKind, LeaseGuard, LockError, Policy, Redlock};
+use quorlock::{Engine, ErrorKind, LeaseGuard, Lock, LockError, Policy, Redlock, RestartGuard};
+use support::proxy::Proxy;
 use support::server::Server;
 use support::*;
 use tokio::task::JoinHandle;
@@ -55,6 +57,67 @@ fn a_waiter_is_woken_after_its_connections_were_lost() {
             assert_eq!(server.ask().call(&["DEL", "r"]), "1");
         }
         is_woken(waiter).await;
+    });
+}
+
+#[test]
+fn all_waiters_keep_their_places_where_all_keys_are_deleted() {
+    run(async {
+        let servers = servers();
+        // A node that has forgotten locks takes no part for a while, with the guard.
+        let off = Policy::builder().restart_guard(RestartGuard::Off).build().unwrap();
+        let manager = || {
+            let builder = Redlock::builder().nodes(urls(&servers)).node_settings(patient());
+            builder.engine(Engine::start().unwrap()).policy(off).build().unwrap()
+        };
+        let (waiting, next) = (manager(), manager());
+        hold(&servers);
+        let mut first = wait_for(&waiting, &servers).await;
+        let mut second = tokio::spawn(patient_lock(&next).acquire());
+        eventually("two places", || servers.iter().all(|it| places(it) == 2)).await;
+        for server in &servers {
+            assert_eq!(server.ask().call(&["FLUSHALL"]), "OK");
+        }
+        let (winner, other) = tokio::select! {
+            winner = &mut first => (winner, second),
+            winner = &mut second => (winner, first),
+        };
+        winner.unwrap().unwrap().release().await.unwrap();
+        is_woken(other).await;
+    });
+}
+
+#[test]
+fn servers_whose_messages_are_lost_on_the_way_are_polled() {
+    run(async {
+        let servers = servers();
+        let mut proxies = Vec::new();
+        for server in &servers {
+            proxies.push(Proxy::to(server.port()).await);
+        }
+        proxies.iter().for_each(Proxy::lose_messages);
+        let told = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&told);
+        let waiting = Redlock::builder()
+            .nodes(proxies.iter().map(Proxy::url))
+            .node_settings(patient())
+            .engine(Engine::start().unwrap())
+            .on_notice(move |notice| {
+                count.fetch_add(usize::from(notice.name() == "no-push"), Ordering::Relaxed);
+            })
+            .build()
+            .unwrap();
+        let holder = manager(&servers);
+        for fair in [false, true] {
+            let lease = holder.lock("r").fair(fair).acquire().await.unwrap();
+            let lock = waiting.lock("r").set(|policy| policy.retry_delay(MOMENT)).fair(fair);
+            let waiter = tokio::spawn(lock.timeout(HALF_A_MINUTE).acquire());
+            eventually("the places", || servers.iter().all(|it| places(it) == 1)).await;
+            eventually("it is known", || waiting.push_faults().iter().all(Option::is_some)).await;
+            lease.release().await.unwrap();
+            is_woken(waiter).await;
+        }
+        assert_eq!(told.load(Ordering::Relaxed), servers.len());
     });
 }
 
@@ -161,14 +224,18 @@ fn hold(servers: &[Server]) {
     }
 }
 
-/// Begins to wait; returns once the waiter has its places and watches the keys. It would not look again for a long time by itself.
+/// Begins to wait; returns once the waiter has its places and watches the keys.
 async fn wait_for(locks: &Redlock, servers: &[Server]) -> Waiter {
-    let lock = locks.lock("r").set(|policy| policy.retry_delay(HALF_A_MINUTE));
-    let lock = lock.timeout(HALF_A_MINUTE);
-    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let waiter = tokio::spawn(patient_lock(locks).acquire());
     eventually("the places", || servers.iter().all(|it| places(it) == 1)).await;
     eventually("the watches", || servers.iter().all(is_tracking)).await;
     waiter
+}
+
+/// Whose waiter would not look again for a long time by itself.
+fn patient_lock(locks: &Redlock) -> Lock {
+    let lock = locks.lock("r").set(|policy| policy.retry_delay(HALF_A_MINUTE));
+    lock.timeout(HALF_A_MINUTE)
 }
 
 /// A lock that somebody holds who knows nothing of queues, and a caller that waits for it.
@@ -202,3 +269,5 @@ fn is_tracking(server: &Server) -> bool {
 }
 
 const HALF_A_MINUTE: Duration = Duration::from_secs(30);
+/// For a waiter that polls.
+const MOMENT: Duration = Duration::from_millis(20);

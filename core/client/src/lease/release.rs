@@ -191,8 +191,11 @@ impl Lease {
                         return;
                     };
                     is_known = true;
-                    if !was_queued {
-                        caller_queues.tell_free(&machine.claim().resources);
+                    let resources = &machine.claim().resources;
+                    if was_queued {
+                        caller_queues.contention.prolong(resources, clock::now());
+                    } else {
+                        caller_queues.tell_free(resources);
                     }
                     if let Some(end) = end.take() {
                         end.tell(machine.claim(), outcome);

@@ -24,6 +24,8 @@ struct Shared {
     accepted: AtomicUsize,
     refuses: AtomicBool,
     closes_idle: AtomicBool,
+    /// What servers send unasked to those that have subscribed is lost.
+    loses_messages: AtomicBool,
     /// Connections up to this number lose what the server says.
     deaf: AtomicUsize,
     /// Connections up to this number carry nothing any more.
@@ -56,6 +58,7 @@ impl Proxy {
             accepted: AtomicUsize::new(0),
             refuses: AtomicBool::new(false),
             closes_idle: AtomicBool::new(false),
+            loses_messages: AtomicBool::new(false),
             deaf: AtomicUsize::new(0),
             stalled: AtomicUsize::new(0),
             slow: AtomicUsize::new(0),
@@ -136,6 +139,11 @@ impl Proxy {
     /// Connections are closed as soon as nothing is said for a while.
     pub fn close_idle(&self, closes: bool) {
         self.shared.closes_idle.store(closes, SeqCst);
+    }
+
+    /// What servers send unasked, of messages and of changed keys, is lost.
+    pub fn lose_messages(&self) {
+        self.shared.loses_messages.store(true, SeqCst);
     }
 
     /// New connections are closed at once.
@@ -262,9 +270,11 @@ async fn downwards(
             continue;
         }
         let replacement = shared.replacement.lock().expect("no panic").take();
-        let bytes = replacement.as_deref().unwrap_or(&buffer[..count]);
+        let bytes = replacement.unwrap_or_else(|| buffer[..count].to_vec());
+        let bytes =
+            if shared.loses_messages.load(SeqCst) { without_messages(bytes) } else { bytes };
         let is_slow = || shared.slow.load(SeqCst) >= number;
-        for piece in bytes.chunks(if is_slow() { 64 } else { bytes.len() }) {
+        for piece in bytes.chunks(if is_slow() { 64 } else { bytes.len().max(1) }) {
             if to.write_all(piece).await.is_err() {
                 return;
             }
@@ -273,6 +283,21 @@ async fn downwards(
             }
         }
     }
+}
+
+/// What is left of what a server says without what it sends unasked: RESP3's `>`, up to the reply behind it.
+fn without_messages(mut bytes: Vec<u8>) -> Vec<u8> {
+    for head in [&b">3\r\n$7\r\nmessage\r\n"[..], b">2\r\n$10\r\ninvalidate\r\n"] {
+        while let Some(begin) = bytes.windows(head.len()).position(|window| window == head) {
+            let behind = begin + head.len();
+            // Of the lines behind it, a length and a text come together.
+            let lines = if head[1] == b'3' { 4 } else { 3 };
+            let ends = bytes[behind..].iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+            let end = ends.map(|(at, _)| behind + at + 1).nth(lines - 1).unwrap_or(bytes.len());
+            bytes.drain(begin..end);
+        }
+    }
+    bytes
 }
 
 /// A server that says `words` to everybody for ever, or nothing if there are none.

@@ -30,7 +30,7 @@ pub(super) async fn call(
     }
 }
 
-/// Sends news that says nothing, which shows whether the user may send news.
+/// Sends news that says nothing, which shows whether the user may send news, and whether it arrives.
 pub(super) fn publish_nothing(channel: &str) -> Cmd {
     let mut call = redis::cmd("PUBLISH");
     call.arg(channel).arg("");

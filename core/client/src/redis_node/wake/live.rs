@@ -3,7 +3,7 @@
 //!
 //! The connection has no task of its own: it is read and written while [`Live::next`] is polled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 use std::sync::Arc;
 
@@ -38,6 +38,8 @@ pub(super) struct Live {
     digests: Digests,
     /// Whether the server sends news for the waiters of these processes.
     hears: BTreeMap<u64, bool>,
+    /// The processes whose test message has not arrived yet.
+    untested: BTreeSet<u64>,
     /// Whether the server tells of changed keys.
     can_watch: bool,
     has_push: bool,
@@ -53,6 +55,8 @@ pub(super) enum Event {
     Read(Arc<str>, Result<KeyState, Failure>),
     /// A call that news for this process's waiters needs has failed, by its name.
     Deaf(u64, &'static str, Failure),
+    /// What was published for this process's waiters as a test must have arrived.
+    Tested(u64),
     /// A call without a request was answered, or a push says nothing.
     Nothing,
     /// The connection has ended, and all of its calls are answered.
@@ -72,6 +76,7 @@ impl Live {
         };
         let replies = replies.map_err(Failure::into_login_fault)?;
         let (in_flight, hears) = (FuturesUnordered::new(), BTreeMap::new());
+        let untested = BTreeSet::new();
         let digests = Digests::read(replies.get(2..).unwrap_or_default());
         let has_push = refusal.is_none();
         let (has_ended, opened, can_watch) = (false, Instant::now(), has_push);
@@ -83,6 +88,7 @@ impl Live {
             in_flight,
             digests,
             hears,
+            untested,
             can_watch,
             has_push,
             lacks,
@@ -99,15 +105,16 @@ impl Live {
         Ok(live)
     }
 
-    /// What happens next. No event is lost when the future is dropped.
+    /// What happens next: first what the server has sent unasked, which [`Event::Tested`] relies on. No event is lost
+    /// when the future is dropped.
     pub(super) async fn next(&mut self) -> Event {
         if self.has_ended {
             return self.in_flight.next().await.unwrap_or(Event::Lost);
         }
         select! {
             biased;
-            Some(done) = self.in_flight.next(), if !self.in_flight.is_empty() => done,
             Some(push) = self.pushes.recv() => Push::read(push).map_or(Event::Nothing, Event::Push),
+            Some(done) = self.in_flight.next(), if !self.in_flight.is_empty() => done,
             () = &mut self.driver => {
                 self.give_up();
                 Event::Nothing
@@ -175,15 +182,18 @@ impl Live {
     /// Asks for the news for the waiters of `process`, unless that was done.
     ///
     /// The server takes it before the calls that are sent from now on, and answers in that order. The processes that
-    /// send news are most often the same user, so it is tried whether that user may send.
+    /// send news are most often the same user, so it is tried whether that user may send, and whether what was sent
+    /// arrives: before the reply to a call that is sent after it.
     pub(super) fn subscribe(&mut self, process: u64) {
         if !self.has_push || self.hears.contains_key(&process) {
             return;
         }
         self.hears.insert(process, true);
+        self.untested.insert(process);
         let channel = wake_channel(process);
         let (mut connection, mut sender) = (self.connection.clone(), self.connection.clone());
         let publish = calls::publish_nothing(&channel);
+        let mut after = self.connection.clone();
         self.add(async move {
             let result = connection.subscribe(channel).await.map_err(Failure::from);
             result.map_or_else(|it| Event::Deaf(process, "SUBSCRIBE", it), |()| Event::Nothing)
@@ -192,6 +202,32 @@ impl Live {
             let result = calls::call(&mut sender, &publish).await;
             result.map_or_else(|it| Event::Deaf(process, "PUBLISH", it), |_| Event::Nothing)
         });
+        self.add(async move {
+            match calls::call(&mut after, &redis::cmd("PING")).await {
+                // A refusal is a reply as well.
+                Ok(_) | Err(Failure::Refused(_)) => Event::Tested(process),
+                Err(Failure::Lost(_) | Failure::NoResp3) => Event::Nothing,
+            }
+        });
+    }
+
+    /// The test message for the waiters of `process` has arrived.
+    pub(super) fn note_heard(&mut self, process: u64) {
+        self.untested.remove(&process);
+    }
+
+    /// The test message for the waiters of `process` would have arrived by now, if messages did. Returns whether they
+    /// do, or were known not to.
+    pub(super) fn judge_test(&mut self, process: u64) -> bool {
+        if !self.untested.remove(&process) || !self.can_hear(process) {
+            return true;
+        }
+        self.hears.insert(process, false);
+        self.can_watch = false;
+        let words =
+            "what the server sends unasked does not arrive, as through a proxy without push";
+        self.lacks.note_words(Way::Hear, words.to_owned());
+        false
     }
 
     /// The server sends no news for the waiters of `process`.

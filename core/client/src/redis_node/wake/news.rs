@@ -10,6 +10,8 @@ use crate::keys::WAKE_CHANNEL;
 pub(super) enum Push {
     /// News for a waiter's place in the queue for a lock key.
     News { waiter: Waiter, news: News, lock_key: String },
+    /// An empty message for a process, by which its client tests whether messages arrive.
+    Test { process: u64 },
     /// These keys, which were read before, have changed since.
     Changed(Vec<String>),
     /// All keys have changed, as when they were all deleted.
@@ -31,9 +33,12 @@ impl Push {
         }
     }
 
-    /// Reads `word number lock key` on the channel of a process. Anybody may send there.
+    /// Reads `word number lock key`, or nothing, on the channel of a process. Anybody may send there.
     fn read_message(channel: &str, text: &str) -> Option<Self> {
         let process = hex(channel.strip_prefix(WAKE_CHANNEL)?, 16)?;
+        if text.is_empty() {
+            return Some(Self::Test { process });
+        }
         let mut parts = text.splitn(3, ' ');
         let news = match parts.next()? {
             "freed" => News::Freed(WakeCause::Push),
@@ -91,10 +96,17 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_message_is_a_test() {
+        let test = Some(Push::Test { process: 0xab });
+        assert_eq!(message("quorlock:wake:00000000000000ab", ""), test);
+        assert_eq!(message("quorlock:wake:ab", ""), None);
+    }
+
+    #[test]
     fn what_anybody_else_publishes_is_ignored() {
         let channel = "quorlock:wake:00000000000000ab";
         for text in
-            ["", "freed", "freed 1 r", "freed 0000001g r", "freed +000001f r", "hello 0000001f r"]
+            [" ", "freed", "freed 1 r", "freed 0000001g r", "freed +000001f r", "hello 0000001f r"]
         {
             assert_eq!(message(channel, text), None, "{text}");
         }

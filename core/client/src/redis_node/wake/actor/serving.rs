@@ -67,6 +67,13 @@ impl Actor {
                     live.note_deaf(process, call, &failure);
                 }
             }
+            Event::Tested(process) => {
+                if let State::Open(live) = &mut self.state
+                    && !live.judge_test(process)
+                {
+                    self.forget_watches();
+                }
+            }
             Event::Lost => self.handle_lost(),
         }
     }
@@ -87,7 +94,10 @@ impl Actor {
             }
             Push::AllChanged => {
                 self.watches.note_change_of_all().into_iter().for_each(|key| live.read(key));
+                // The queues may be gone, too.
+                self.waiters.tell_all(News::Gone);
             }
+            Push::Test { process } => live.note_heard(process),
         }
     }
 
@@ -158,13 +168,17 @@ impl Actor {
             }
             Err(Failure::Refused(error)) => {
                 live.stop_watching(&error);
-                // They ask again, and are answered that they are not told.
-                for waiter in self.watches.clear() {
-                    self.waiters.tell(waiter, News::Gone);
-                }
+                self.forget_watches();
             }
             // The connection ends, and all watches with it.
             Err(Failure::Lost(_) | Failure::NoResp3) => {}
+        }
+    }
+
+    /// The server does not tell of changed keys. The waiters that relied on it ask again, and are answered so.
+    fn forget_watches(&mut self) {
+        for waiter in self.watches.clear() {
+            self.waiters.tell(waiter, News::Gone);
         }
     }
 
