@@ -130,8 +130,9 @@ impl Failure<'_> {
     fn faults(&self) -> String {
         let tally = self.report.tally();
         let absent = self.absent();
+        let is_late = tally.granted >= self.quorum().size();
         let counts = [
-            (tally.granted, "granted"),
+            (tally.granted, if is_late { "granted, but too late" } else { "granted" }),
             (tally.refused - absent, "refused"),
             (absent, "without a key of it"),
         ];
@@ -167,8 +168,7 @@ impl Failure<'_> {
         }
         if !self.report.stood_still.is_zero() {
             let lost = seconds(self.report.stood_still);
-            let _ =
-                write!(text, "; this process stood still for {lost} meanwhile, or was too busy");
+            let _ = write!(text, "; this process stood still for {lost} or more, or was too busy");
         }
         text
     }

@@ -98,6 +98,22 @@ fn a_missing_quorum_says_what_every_node_did() {
     let text = explain(ErrorKind::QuorumUnreachable, &votes, 0);
     let once = "1 granted, 2 failed (redis://a:6379, redis://b:6379: as the test says)";
     assert!(text.contains(once), "{text}");
+    let text = explain(ErrorKind::QuorumUnreachable, &[ours(1), ours(1)], 0);
+    assert!(text.contains("needed, 2 granted, but too late, 1 had not answered"), "{text}");
+}
+
+#[test]
+fn a_standstill_is_told_with_the_time_that_is_known() {
+    let report = RoundReport { stood_still: Duration::from_millis(700), ..RoundReport::default() };
+    let resources = resources();
+    let (kind, elapsed, addresses) = (ErrorKind::QuorumUnreachable, Duration::ZERO, &NODES);
+    let text =
+        Failure { kind, resources: &resources, report: &report, addresses, attempts: 1, elapsed }
+            .explain();
+    assert!(
+        text.contains("this process stood still for 700 ms or more, or was too busy"),
+        "{text}"
+    );
 }
 
 #[test]
