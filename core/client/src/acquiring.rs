@@ -14,7 +14,7 @@ use quorlock_protocol::{
 use tokio::time::timeout;
 
 use crate::acquisition_report::AcquisitionReport;
-use crate::caller_queues::{Turn, Wanted};
+use crate::caller_queues::{Turn, WaitStyle};
 use crate::driver::Driver;
 use crate::engine::Task;
 use crate::error::{LockError, name_votes};
@@ -150,8 +150,8 @@ impl Call {
         self.manager.error(kind, &self.resources, rounds, spent)
     }
 
-    fn wanted(&self) -> Wanted {
-        Wanted::new(&self.resources, &self.policy)
+    fn style(&self) -> WaitStyle {
+        WaitStyle::of(&self.policy)
     }
 
     /// How much is left of `time`.
@@ -237,7 +237,8 @@ impl Call {
     fn begin(&self) -> Option<Start> {
         let driver = self.manager.driver();
         let number = self.manager.number;
-        let turn = self.manager.caller_queues.enter(number, &self.wanted(), &driver.inbox);
+        let queues = &self.manager.caller_queues;
+        let turn = queues.enter(number, &self.resources, self.style(), &driver.inbox);
         let may_begin = turn.is_some() || self.policy.retry_limit() == Some(0);
         may_begin.then_some(Start { driver, is_last: false, turn, before: None })
     }
@@ -248,8 +249,8 @@ impl Call {
         note: Option<Box<LongLockNote>>,
         started: Moment,
     ) -> Result<LeaseGuard, LockError> {
-        let queue = self.wanted();
-        let mut entry = self.manager.caller_queues.join(self.manager.number, &queue);
+        let queues = &self.manager.caller_queues;
+        let mut entry = queues.join(self.manager.number, &self.resources, self.style());
         self.manager.telemetry.note_wait(&self.resources, None, None);
         let began = self.manager.clock.now();
         if !self.manager.is_settled() {

@@ -29,11 +29,16 @@ pub(crate) struct CallerQueues {
     pub(crate) contention: RecentContention,
 }
 
-/// What the callers of one queue have in common: the lock, and how they wait for it. The one that tries waits for all of
-/// them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Wanted {
+/// What the callers of one queue have in common: the one that tries waits for all of them.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Wanted {
     resources: Resources,
+    style: WaitStyle,
+}
+
+/// How a caller waits for a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct WaitStyle {
     wait: WaitMode,
     is_fair: bool,
 }
@@ -68,20 +73,29 @@ pub(crate) struct Turn {
 /// A caller's entry in a queue. When it is dropped, the caller leaves the queue.
 pub(crate) struct CallerEntry<'a> {
     caller_queues: &'a CallerQueues,
-    wanted: &'a Wanted,
+    resources: &'a Resources,
+    style: WaitStyle,
     number: u64,
     turn: oneshot::Receiver<Turn>,
 }
 
 impl Wanted {
-    pub(crate) fn new(resources: &Resources, policy: &Policy) -> Self {
-        Self { resources: resources.clone(), wait: policy.wait(), is_fair: policy.fair() }
+    fn new(resources: &Resources, style: WaitStyle) -> Self {
+        Self { resources: resources.clone(), style }
     }
 
     /// All that wait for a lock, however they do.
     fn all(resources: &Resources) -> impl Iterator<Item = Self> {
-        let of = |wait, is_fair| Self { resources: resources.clone(), wait, is_fair };
-        WaitMode::ALL.into_iter().flat_map(move |wait| [of(wait, false), of(wait, true)])
+        let styles = WaitMode::ALL
+            .into_iter()
+            .flat_map(|wait| [false, true].map(|is_fair| WaitStyle { wait, is_fair }));
+        styles.map(|style| Self::new(resources, style))
+    }
+}
+
+impl WaitStyle {
+    pub(crate) const fn of(policy: &Policy) -> Self {
+        Self { wait: policy.wait(), is_fair: policy.fair() }
     }
 }
 
@@ -95,9 +109,11 @@ impl CallerQueues {
     pub(crate) fn enter(
         self: &Arc<Self>,
         manager: ManagerNumber,
-        wanted: &Wanted,
+        resources: &Resources,
+        style: WaitStyle,
         inbox: &Arc<Inbox>,
     ) -> Option<Turn> {
+        let wanted = Wanted::new(resources, style);
         match self.lock().entry(wanted.clone()) {
             Entry::Occupied(_) => None,
             Entry::Vacant(vacant) => {
@@ -112,8 +128,10 @@ impl CallerQueues {
     pub(crate) fn join<'a>(
         self: &'a Arc<Self>,
         manager: ManagerNumber,
-        wanted: &'a Wanted,
+        resources: &'a Resources,
+        style: WaitStyle,
     ) -> CallerEntry<'a> {
+        let wanted = Wanted::new(resources, style);
         let (sender, turn) = oneshot::channel();
         // No other has it, also in a later queue: leaving this one twice does nobody harm.
         let number = self.draw();
@@ -126,7 +144,7 @@ impl CallerQueues {
                 queue.get_mut().waiting.insert(number, Caller { manager, turn: sender });
             }
         }
-        CallerEntry { caller_queues: self, wanted, number, turn }
+        CallerEntry { caller_queues: self, resources, style, number, turn }
     }
 
     fn draw(&self) -> u64 {
@@ -163,8 +181,8 @@ impl CallerQueues {
         }
     }
 
-    fn turn(self: &Arc<Self>, wanted: &Wanted) -> Turn {
-        let (caller_queues, wanted) = (Arc::clone(self), Some(wanted.clone()));
+    fn turn(self: &Arc<Self>, wanted: Wanted) -> Turn {
+        let (caller_queues, wanted) = (Arc::clone(self), Some(wanted));
         Turn { caller_queues, wanted, before: ErrorKind::NotAcquired }
     }
 
@@ -227,7 +245,7 @@ impl Drop for Turn {
             return;
         };
         while let Some(next) = self.caller_queues.next(&wanted) {
-            let mut turn = self.caller_queues.turn(&wanted);
+            let mut turn = self.caller_queues.turn(wanted.clone());
             turn.before = self.before;
             match next.turn.send(turn) {
                 Ok(()) => return,
@@ -240,7 +258,8 @@ impl Drop for Turn {
 
 impl Drop for CallerEntry<'_> {
     fn drop(&mut self) {
-        if let Some(queue) = self.caller_queues.lock().get_mut(self.wanted) {
+        let wanted = Wanted::new(self.resources, self.style);
+        if let Some(queue) = self.caller_queues.lock().get_mut(&wanted) {
             queue.waiting.remove(&self.number);
         }
     }
@@ -256,13 +275,11 @@ mod tests {
     const ONE: ManagerNumber = ManagerNumber(0);
     const ANOTHER: ManagerNumber = ManagerNumber(1);
 
-    fn wanted(is_fair: bool) -> Wanted {
-        let policy = Policy::builder().fair(is_fair).build().unwrap();
-        Wanted::new(&Resources::new(["r"]).unwrap(), &policy)
-    }
+    const USUAL: WaitStyle = WaitStyle { wait: WaitMode::Push, is_fair: false };
+    const FAIR: WaitStyle = WaitStyle { wait: WaitMode::Push, is_fair: true };
 
-    fn usual() -> Wanted {
-        wanted(false)
+    fn resources() -> Resources {
+        Resources::new(["r"]).unwrap()
     }
 
     fn inbox() -> Arc<Inbox> {
@@ -272,23 +289,25 @@ mod tests {
     async fn wait(
         caller_queues: &Arc<CallerQueues>,
         manager: ManagerNumber,
-        wanted: &Wanted,
+        resources: &Resources,
         patience: Option<Duration>,
     ) -> Option<Turn> {
-        caller_queues.join(manager, wanted).turn(patience).await
+        caller_queues.join(manager, resources, USUAL).turn(patience).await
     }
 
     #[tokio::test]
     async fn each_has_its_turn_in_the_order_of_coming() {
         let caller_queues = Arc::new(CallerQueues::default());
-        let first = caller_queues.enter(ONE, &usual(), &inbox()).expect("nobody is there");
-        assert!(caller_queues.enter(ONE, &usual(), &inbox()).is_none());
+        let first =
+            caller_queues.enter(ONE, &resources(), USUAL, &inbox()).expect("nobody is there");
+        assert!(caller_queues.enter(ONE, &resources(), USUAL, &inbox()).is_none());
         let order = Arc::new(Mutex::new(Vec::new()));
         let waiting: Vec<_> = (0..4)
             .map(|number| {
                 let (caller_queues, order) = (Arc::clone(&caller_queues), Arc::clone(&order));
                 tokio::spawn(async move {
-                    let turn = wait(&caller_queues, ONE, &usual(), None).await.expect("its turn");
+                    let turn =
+                        wait(&caller_queues, ONE, &resources(), None).await.expect("its turn");
                     order.lock().unwrap().push(number);
                     drop(turn);
                 })
@@ -308,10 +327,11 @@ mod tests {
     #[tokio::test]
     async fn who_gives_up_leaves_the_queue() {
         let caller_queues = Arc::new(CallerQueues::default());
-        let first = caller_queues.enter(ONE, &usual(), &inbox()).expect("nobody is there");
+        let first =
+            caller_queues.enter(ONE, &resources(), USUAL, &inbox()).expect("nobody is there");
         let patience = Some(Duration::from_millis(1));
-        assert!(wait(&caller_queues, ONE, &usual(), patience).await.is_none());
-        assert!(caller_queues.lock()[&usual()].waiting.is_empty());
+        assert!(wait(&caller_queues, ONE, &resources(), patience).await.is_none());
+        assert!(caller_queues.lock()[&Wanted::new(&resources(), USUAL)].waiting.is_empty());
         drop(first);
         assert!(caller_queues.lock().is_empty());
     }
@@ -319,10 +339,11 @@ mod tests {
     #[tokio::test]
     async fn a_turn_that_comes_to_nobody_is_the_next_ones() {
         let caller_queues = Arc::new(CallerQueues::default());
-        let first = caller_queues.enter(ONE, &usual(), &inbox()).expect("nobody is there");
-        let usual = usual();
-        let mut gone = Box::pin(wait(&caller_queues, ONE, &usual, None));
-        let mut next = Box::pin(wait(&caller_queues, ONE, &usual, None));
+        let first =
+            caller_queues.enter(ONE, &resources(), USUAL, &inbox()).expect("nobody is there");
+        let resources = resources();
+        let mut gone = Box::pin(wait(&caller_queues, ONE, &resources, None));
+        let mut next = Box::pin(wait(&caller_queues, ONE, &resources, None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(gone.as_mut().poll(&mut context).is_pending());
         assert!(next.as_mut().poll(&mut context).is_pending());
@@ -336,10 +357,11 @@ mod tests {
     async fn a_manager_that_is_closed_takes_only_its_own_callers_along() {
         let caller_queues = Arc::new(CallerQueues::default());
         let theirs = inbox();
-        let first = caller_queues.enter(ANOTHER, &usual(), &theirs).expect("nobody is there");
-        let usual = usual();
-        let mut own = Box::pin(wait(&caller_queues, ONE, &usual, None));
-        let mut another = Box::pin(wait(&caller_queues, ANOTHER, &usual, None));
+        let first =
+            caller_queues.enter(ANOTHER, &resources(), USUAL, &theirs).expect("nobody is there");
+        let resources = resources();
+        let mut own = Box::pin(wait(&caller_queues, ONE, &resources, None));
+        let mut another = Box::pin(wait(&caller_queues, ANOTHER, &resources, None));
         let mut context = Context::from_waker(Waker::noop());
         assert!(own.as_mut().poll(&mut context).is_pending());
         assert!(another.as_mut().poll(&mut context).is_pending());
@@ -353,17 +375,16 @@ mod tests {
     #[tokio::test]
     async fn callers_that_wait_in_another_way_have_a_queue_of_their_own() {
         let caller_queues = Arc::new(CallerQueues::default());
-        let (usual, fair) = (usual(), wanted(true));
         let (one, another) = (inbox(), inbox());
-        let first = caller_queues.enter(ONE, &usual, &one);
-        let second = caller_queues.enter(ONE, &fair, &another);
+        let first = caller_queues.enter(ONE, &resources(), USUAL, &one);
+        let second = caller_queues.enter(ONE, &resources(), FAIR, &another);
         assert!(first.is_some() && second.is_some());
-        caller_queues.tell_free(&usual.resources);
+        caller_queues.tell_free(&resources());
         for inbox in [&one, &another] {
             assert!(inbox.try_take(&mut Vec::new()).is_some(), "it is told that the lock is free");
         }
         drop(first);
-        assert!(caller_queues.enter(ONE, &fair, &inbox()).is_none());
+        assert!(caller_queues.enter(ONE, &resources(), FAIR, &inbox()).is_none());
         drop(second);
         assert!(caller_queues.lock().is_empty());
     }
