@@ -110,7 +110,7 @@ def test_a_client_object_with_commands_of_its_own_is_refused(cluster3: Cluster, 
 
     client, later = kind.from_url(cluster3.urls[0]), kind.from_url(cluster3.urls[0])
     prefix(client)
-    with pytest.raises(ConfigError, match="it has an execute_command of its own, which may put a"):
+    with pytest.raises(ConfigError, match="the object itself overrides execute_command, which"):
         Redlock([client])
     locks = Redlock([later])
     with locks.lock("r"):

@@ -1,281 +1,199 @@
 """Notices when a client that was given as a node uses another database than its settings say.
 
 Otherwise the locks of its library and ours would be different keys, and both would grant one lock.
-Owns what clients are asked; their settings are read elsewhere.
+Owns when clients are asked and what their answers mean; how they are asked stands elsewhere.
 """
 
 from __future__ import annotations
 
-import inspect
 import re
-import threading
 import time
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, Callable
 
+from ._asking import Connections, run
 from ._errors import ConfigError, QuorumUnreachable
 from ._nodes import overridden_in
 from ._notices import warn
-
-if TYPE_CHECKING:
-    import asyncio
-
-
-class Selections:
-    """Counts the `select()` calls of one client: reads their replies in its stead."""
-
-    def __init__(self, usual: Callable[..., Any] | None) -> None:
-        self.count = 0
-        self._usual = usual
-
-    def __call__(self, reply: Any, **options: Any) -> Any:
-        """What the client calls with a reply."""
-        self.count += 1
-        return reply if self._usual is None else self._usual(reply, **options)
-
-    def hear(self, reply: Any, **_options: Any) -> Any:
-        """The same for a command that no callback is for, such as `"SELECT 3"` as one text."""
-        self.count += 1
-        return reply
-
-
-class Noticing(dict[Any, Any]):
-    """A part of the class of a client's callbacks, which also counts a SELECT that names miss."""
-
-    def __contains__(self, name: Any) -> bool:
-        return super().__contains__(name) or _selects(name)
-
-    def __getitem__(self, name: Any) -> Any:
-        if _selects(name) and not super().__contains__(name):
-            return super().__getitem__("SELECT").hear
-        return super().__getitem__(name)
-
-
-def _selects(name: str | bytes) -> bool:
-    """Whether a command is SELECT: clients also take `"select 3"` and `b"SELECT"`."""
-    words = name.split(None, 1)
-    return bool(words) and words[0].upper() in {"SELECT", b"SELECT"}
-
-
-class Watched(NamedTuple):
-    """A client, and what it used when it was read. Hides its password from who prints this."""
-
-    client: Callable[[], Any]
-    address: str
-    selections: Selections
-    database: int
-    has_same_login: Callable[[], bool]
+from ._selections import watch
 
 
 class Clients:
     """The clients among the nodes of one manager. False if there are none."""
 
-    def __init__(self, nodes: Iterable[Any], addresses: Iterable[str]) -> None:
+    def __init__(self, nodes: Iterable[Any], addresses: list[str]) -> None:
         """Asks blocking clients that are connected for their database, one second at most.
 
         Raises `ConfigError` if one has selected another than that of its settings.
         """
+        self._size = len(addresses)
         pairs = [(node, address) for node, address in zip(nodes, addresses) if _is_client(node)]
-        self._watched = [_watch(client, address) for client, address in pairs]
-        self._told: set[str] = set()
-        connected = [it for it in self._watched if _is_connected(it.client())]
-        # : Those that can be asked on their event loop only, and have not been yet.
-        self._unasked = [it for it in connected if _is_of_asyncio(it.client())]
-        self._asking: asyncio.Task[None] | None = None
-        self._mistake: str | None = None
-        _ask_blocking([it for it in connected if not _is_of_asyncio(it.client())])
+        self._watched = [Watched(client, address) for client, address in pairs]
+        blocking = [it for it in self._watched if not it.connections.is_of_asyncio]
+        for questions, seconds in self._questions(blocking, PATIENCE, lambda: False):
+            wait(questions, seconds, FIRST_COMPLETED)
+        self._compare()
 
     def __bool__(self) -> bool:
         return bool(self._watched)
 
-    def check(self) -> None:
+    def check(self, patience: Callable[[], float | None] = lambda: None) -> None:
         """Raise `ConfigError` if a client may use other keys by now than those that we lock.
 
-        Warns once of asyncio's clients that are connected: they can be asked by `ask` only.
+        Asks clients that have not told yet. `patience` tells for how many seconds the caller waits
+        for them; `None` without a limit. Raises `QuorumUnreachable` if too few have told by then.
         """
         self._compare()
-        unasked, self._unasked = self._unasked, []
-        for watched in unasked:
-            _tell_unknown(watched, "it belongs to an event loop")
+        for watched in self._watched:
+            if watched.connections.is_of_asyncio and watched.connections.any_is_open():
+                raise watched.of_asyncio()
+        for questions, seconds in self._steps(patience):
+            wait(questions, seconds, FIRST_COMPLETED)
+        for watched in self._untold():
+            run(watched.connections.close())
 
     async def ask(self, patience: Callable[[], float | None] = lambda: None) -> None:
-        """As `check`. The first call also asks asyncio's connected clients, one second at most.
+        """As `check`, from an event loop, where clients of asyncio are asked as well."""
+        import asyncio
 
-        `patience` tells for how many seconds the caller waits for them; `None` without a limit.
-        Raises `QuorumUnreachable` if they have not answered by then: their database is not known.
-        """
         self._compare()
-        if self._unasked:
-            await self._ask_once(patience())
-        if self._mistake is not None:
-            raise ConfigError(self._mistake)
+        for questions, seconds in self._steps(patience):
+            begun, answers = time.monotonic(), [asyncio.wrap_future(it) for it in questions]
+            await asyncio.wait(answers, timeout=seconds, return_when=FIRST_COMPLETED)
+            if time.monotonic() - begun > seconds + _LATE:
+                # A loop that was busy has yet to read what has come meanwhile.
+                await asyncio.wait(answers, timeout=_TO_READ)
+        for watched in self._untold():
+            await watched.connections.close()
+
+    def _steps(self, patience: Callable[[], float | None]) -> Iterator[Step]:
+        """What to wait for, one step after the other, until a lock is safe.
+
+        After them the clients that have not told yet are few, and it is for the caller to close
+        their connections: their nodes could otherwise be locked in a database that they do not use.
+        """
+        if not self._untold():
+            return
+        limit = patience()
+        limit = PATIENCE if limit is None else min(limit, PATIENCE)
+        yield from self._questions(self._watched, limit, self._are_enough)
+        self._compare()
+        if not self._are_enough():
+            untold = ", ".join(watched.address for watched in self._untold())
+            raise QuorumUnreachable(
+                f"{untold}: the client has not told within {limit:g} s which database it uses"
+            )
+        yield from self._questions(self._watched, _GRACE, lambda: False)
+        self._compare()
+
+    def _questions(
+        self, watched: list[Watched], seconds: float, is_over: Callable[[], bool]
+    ) -> Iterator[Step]:
+        """Ask those that have not told; yields what to wait for, and how long, until it is over."""
+        deadline = time.monotonic() + seconds
+        questions = [it.connections.ask() for it in watched if it.connections.are_untold()]
+        while not is_over() and all(it.found is None for it in watched):
+            open_ones = [it for it in questions if not it.done()]
+            left = deadline - time.monotonic()
+            if not open_ones or left <= 0:
+                return
+            yield open_ones, left
+
+    def _untold(self) -> list[Watched]:
+        return [it for it in self._watched if it.connections.are_untold()]
+
+    def _are_enough(self) -> bool:
+        """Whether those that have told are a majority of the nodes."""
+        return len(self._untold()) * 2 < self._size
 
     def _compare(self) -> None:
         for watched in self._watched:
-            now = _database(watched.client())
-            if now != watched.database:
-                raise _elsewhere(watched, f"uses database {now} now")
-            if watched.selections.count:
-                raise _elsewhere(watched, "has run select(), on one of its connections")
-            if overridden := overridden_in(watched.client()):
-                raise ConfigError(
-                    f"the client of {watched.address} has another {overridden} than when this "
-                    f"Redlock was made, which may put a prefix before keys: a lock would have two "
-                    f"holders; make a new Redlock with the address, and the prefix"
-                )
-            if not watched.has_same_login():
-                self._tell_of_login(watched)
+            watched.compare()
 
-    async def _ask_once(self, patience: float | None) -> None:
-        import asyncio
 
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return  # the attempt to lock reports it
-        known = self._asking
-        if known is None or known.done() or known.get_loop() is not loop:
-            self._asking = known = loop.create_task(self._ask_all())
-        # All that come meanwhile wait for the same answers, and any of them may be cancelled.
-        begun = loop.time()
-        await asyncio.wait([known], timeout=patience)
-        if patience is not None and loop.time() - begun > patience + _LATE:
-            # A loop that was busy has yet to read what has come meanwhile.
-            await asyncio.wait([known], timeout=_TO_READ)
-        if not known.done():
-            untold = ", ".join(watched.address for watched in self._unasked)
-            raise QuorumUnreachable(
-                f"{untold}: the client has not told within {patience:g} s which database it uses"
+class Watched:
+    """A client, and what it used when it was read. Hides its password from who prints this."""
+
+    def __init__(self, client: Any, address: str) -> None:
+        login, pool = _login(client), client.connection_pool
+        # : Another database than that of the settings, if it has told one.
+        self.found: str | None = None
+        self._client: Callable[[], Any] = lambda: client
+        self._address = address
+        self._database = _database(client)
+        self._has_same_login: Callable[[], bool] = lambda: _login(client) == login
+        self._has_same_pool: Callable[[], bool] = lambda: client.connection_pool is pool
+        self._has_left = watch(client)
+        self._told: set[str] = set()
+        self.connections = Connections(client, self._judge)
+
+    @property
+    def address(self) -> str:
+        """The node's address, without a password."""
+        return self._address
+
+    def compare(self) -> None:
+        """Raise `ConfigError` if the client may use other keys by now than those that we lock."""
+        now = _database(self._client())
+        if now != self._database:
+            raise self._elsewhere(f"uses database {now} now")
+        if self.found is not None:
+            raise self._elsewhere(f"has selected database {self.found}, on one of its connections")
+        if left := self._has_left():
+            raise self._elsewhere(left)
+        if not self._has_same_pool():
+            raise self._elsewhere("has another connection pool now")
+        if overridden := overridden_in(self._client()):
+            raise ConfigError(
+                f"the client of {self._address} has another {overridden} than when this "
+                f"Redlock was made, which may put a prefix before keys: a lock would have two "
+                f"holders; make a new Redlock with the address, and the prefix"
+            )
+        if not self._has_same_login():
+            self._warn(
+                "credentials-changed",
+                "its client has other credentials than when this Redlock was made, which goes on "
+                "with the old ones: make a new Redlock",
             )
 
-    async def _ask_all(self) -> None:
-        import asyncio
-
-        try:
-            await asyncio.gather(*(_ask(watched) for watched in self._unasked))
-        except ConfigError as error:
-            self._mistake = str(error)
-        self._unasked = []
-
-    def _tell_of_login(self, watched: Watched) -> None:
-        if watched.address in self._told:
-            return
-        self._told.add(watched.address)
-        warn(
-            "credentials-changed",
-            f"{watched.address}: its client has other credentials than when this Redlock was "
-            f"made, which goes on with the old ones: make a new Redlock",
-            watched.address,
+    def of_asyncio(self) -> ConfigError:
+        """The error for a client that blocking code cannot ask."""
+        return ConfigError(
+            f"the client of {self._address} belongs to an event loop, and was connected when this "
+            f"Redlock was made: blocking code cannot ask it which database it has selected; pass "
+            f"its address instead, with the database, or use quorlock.aio"
         )
 
+    def _judge(self, answer: Any) -> None:
+        found = None if isinstance(answer, Exception) else re.search(r"\bdb=(\d+)", str(answer))
+        if found is None:
+            why = str(answer) if isinstance(answer, TimeoutError) else type(answer).__name__
+            self._warn(
+                "unknown-database",
+                f"its client does not tell which database it has selected ({why}); taken is "
+                f"database {self._database}, as in its settings: pass its address instead, with "
+                f"the database, if that is wrong",
+            )
+        elif int(found[1]) != self._database:
+            self.found = found[1]
 
-def _watch(client: Any, address: str) -> Watched:
-    login = _login(client)
-    callbacks = client.response_callbacks
-    count = callbacks.get("SELECT")
-    if not isinstance(count, Selections):  # all managers share it
-        count = Selections(count)
-        client.set_response_callback("SELECT", count)
-        # The object stays the same: pipelines that were made before have it too.
-        kind = type(callbacks)
-        noticing = _noticing.setdefault(kind, type("Noticing", (Noticing, kind), {}))
-        callbacks.__class__ = noticing
-    return Watched(
-        client=lambda: client,
-        address=address,
-        selections=count,
-        database=_database(client),
-        has_same_login=lambda: _login(client) == login,
-    )
+    def _warn(self, notice: str, text: str) -> None:
+        """Warn once of each."""
+        if notice not in self._told:
+            self._told.add(notice)
+            warn(notice, f"{self._address}: {text}", self._address)
 
-
-def _ask_blocking(asked: list[Watched]) -> None:
-    """Ask on threads: a client may wait for a server that hangs for as long as it likes."""
-    found: dict[int, Any] = {}
-
-    def ask(index: int) -> None:
-        try:
-            found[index] = asked[index].client().execute_command("CLIENT", "INFO")
-        except Exception as error:  # noqa: BLE001 - whatever their library raises
-            found[index] = error
-
-    threads = [
-        threading.Thread(target=ask, args=(index,), name="quorlock-clients", daemon=True)
-        for index in range(len(asked))
-    ]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + PATIENCE
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    for index, watched in enumerate(asked):
-        _judge(watched, found.get(index, TimeoutError("no answer")))
-
-
-async def _ask(watched: Watched) -> None:
-    import asyncio
-
-    answer: Any
-    try:
-        asking = watched.client().execute_command("CLIENT", "INFO")
-        answer = await asyncio.wait_for(asking, PATIENCE)
-    except Exception as error:  # noqa: BLE001 - as above
-        answer = error
-    _judge(watched, answer)
-
-
-def _judge(watched: Watched, answer: Any) -> None:
-    text = f"db={answer.get('db')}" if isinstance(answer, Mapping) else str(answer)
-    found = None if isinstance(answer, Exception) else re.search(r"\bdb=(\d+)", text)
-    if found is None:
-        _tell_unknown(watched, type(answer).__name__)
-    elif int(found[1]) != watched.database:
-        raise _elsewhere(watched, f"has selected database {found[1]}, on one of its connections")
-
-
-def _tell_unknown(watched: Watched, why: str) -> None:
-    warn(
-        "unknown-database",
-        f"{watched.address}: its client does not tell which database it has selected ({why}); "
-        f"taken is database {watched.database}, as in its settings: pass its address instead, with "
-        f"the database, if that is wrong",
-        watched.address,
-    )
-
-
-def _elsewhere(watched: Watched, what: str) -> ConfigError:
-    return ConfigError(
-        f"the client of {watched.address} {what}, but its settings named database "
-        f"{watched.database} when this Redlock was made: a lock would have two holders; "
-        f"make a new Redlock with the address, such as redis://host:6379/3"
-    )
+    def _elsewhere(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"the client of {self._address} {what}, but its settings named database "
+            f"{self._database} when this Redlock was made: a lock would have two holders; "
+            f"make a new Redlock with the address, such as redis://host:6379/3"
+        )
 
 
 def _is_client(node: Any) -> bool:
     return hasattr(node, "connection_pool") and hasattr(node, "set_response_callback")
-
-
-def _is_of_asyncio(client: Any) -> bool:
-    return inspect.iscoroutinefunction(client.execute_command)
-
-
-def _is_connected(client: Any) -> bool:
-    """Whether a connection waits in the pool that may have selected another database.
-
-    One that was closed selects that of the settings when it is made again.
-    """
-    pool = client.connection_pool
-    idle = getattr(pool, "_available_connections", None)
-    if idle is None:
-        idle = [it for it in list(pool.pool.queue) if it is not None]  # of a BlockingConnectionPool
-    return any(_is_open(connection) for connection in list(idle))
-
-
-def _is_open(connection: Any) -> bool:
-    is_connected = getattr(connection, "is_connected", None)
-    if isinstance(is_connected, bool):
-        return is_connected
-    return getattr(connection, "_sock", None) is not None
 
 
 def _database(client: Any) -> int:
@@ -287,11 +205,13 @@ def _login(client: Any) -> tuple[Any, Any]:
     return settings.get("username"), settings.get("password")
 
 
-# : The classes of clients' callbacks, by what they were before.
-_noticing: dict[type[Any], type[Any]] = {}
+# : What to wait for, and for how many seconds.
+Step = tuple[list["Future[None]"], float]
 #: By how much a timer is late if the loop was busy, in seconds.
 _LATE = 0.02
 #: How long a loop that was busy has to read what has come meanwhile, in seconds.
 _TO_READ = 0.15
 #: How long clients may take to tell their databases, in seconds.
 PATIENCE = 1.0
+#: How long the others have once a majority has told, in seconds.
+_GRACE = 0.05

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple, Optional, Union
 
+from ._asking import made
 from ._errors import ConfigError, ConfigTypeError
 from ._hints import evaluated
 from ._keywords import ELSEWHERE, NOT_FOLLOWED
@@ -124,14 +125,13 @@ def _refuse_what_cannot_be_told(
             if not all(_is_theirs(base) for base in kind.__mro__ if method in vars(base)):
                 raise _unknown_keys(name, f"its class {kind.__name__} overrides {method}")
     if overridden := overridden_in(client):
-        raise _unknown_keys(name, f"it has an {overridden} of its own")
+        raise _unknown_keys(name, f"the object itself overrides {overridden}")
     if "redis_connect_func" in settings or "valkey_connect_func" in settings:
         raise _unknown_database(name, "a function of yours sets up its connections")
     if getattr(client, "connection", None) is not None:
         raise _unknown_database(name, "it keeps one connection, on which select() may have run")
     database = str(settings.get("db", 0))
-    made = [it for pile in _MADE for it in getattr(pool, pile, ())]
-    if any(str(getattr(it, "db", None) or 0) != database for it in made):
+    if any(str(getattr(it, "db", None) or 0) != database for it in made(pool)):
         raise _unknown_database(name, "its settings were changed after it had connected")
 
 
@@ -190,10 +190,19 @@ def _unknown_keys(name: str, reason: str) -> ConfigError:
 
 
 _PAIR = 2
-_COMMANDS = ("execute_command", "_execute_command")
+# : What locks of their libraries are made of, and those of others on top of them.
+_COMMANDS = (
+    "execute_command",
+    "_execute_command",
+    "set",
+    "get",
+    "delete",
+    "eval",
+    "evalsha",
+    "register_script",
+    "pipeline",
+)
 _LIBRARIES = {"redis", "valkey", "aioredis"}
-# : The names under which their pools keep the connections that they have made.
-_MADE = ("_available_connections", "_in_use_connections", "_connections")
 _CONNECTIONS = {"Connection", "AbstractConnection", "SSLConnection", "UnixDomainSocketConnection"}
 _LOGIN = ("db", "username", "password")
 _TLS = (

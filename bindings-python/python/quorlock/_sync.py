@@ -150,9 +150,10 @@ class Lock(LockBase[Lease]):
         if blocking is not True or timeout != -1:
             check_wait(blocking, timeout)
         plan, behaviour = self._planned()
+        blocking = bool(blocking) and behaviour.blocking
+        operation = plan.acquire(blocking, timeout, False)
         if behaviour.clients is not None:
-            behaviour.clients.check()
-        operation = plan.acquire(bool(blocking) and behaviour.blocking, timeout, False)
+            behaviour.clients.check(lambda: plan.patience(blocking, timeout))
         try:
             self._obtain(operation, behaviour, False)
         except LockNotAcquired:
@@ -200,9 +201,9 @@ class Lock(LockBase[Lease]):
 
     def __enter__(self) -> Lease:
         plan, behaviour = self._planned()
-        if behaviour.clients is not None:
-            behaviour.clients.check()
         operation = plan.acquire(behaviour.blocking, -1, True)
+        if behaviour.clients is not None:
+            behaviour.clients.check(lambda: plan.patience(behaviour.blocking, -1))
         return self._obtain(operation, behaviour, True)
 
     def __exit__(
@@ -297,12 +298,11 @@ class Redlock(RedlockBase):
     `ConfigError` for what is wrong.
 
     Of a client the settings are read as they stand now: address, database, login, TLS. Its
-    connections are not used for locks, and never closed. One whose database or keys cannot be told
-    is refused: with a connection of its own (`single_connection_client`), a connect function, or
-    commands that it overrides, as wrappers do that put a prefix before keys. A client that is
-    connected is asked for the database of one connection (`CLIENT INFO`, one second at most, of
-    asyncio's before the first lock). If it has selected another one than that of its settings, or
-    either changes later, `ConfigError` is raised. What others do to the same pool is not seen.
+    connections are not used for locks. It is refused if its database or keys cannot be told: with a
+    connection of its own (`single_connection_client`), a connect function, or commands that it
+    overrides, as wrappers do that put a prefix before keys. The connections that it has made are
+    asked for their databases (`CLIENT INFO`, one second at most). If one has selected another than
+    that of the settings, or these change later, `ConfigError` is raised; see `docs/guide.md`.
 
     Nodes must be independent: the first operation raises `ConfigError` if two addresses lead to one
     server, a node is the replica of another, or two belong to one Redis Cluster. What a person
