@@ -158,22 +158,84 @@ def test_a_client_of_asyncio_that_selects_is_refused(cluster3: Cluster, kind: An
     asyncio.run(selecting(cluster3.urls[0], kind))
 
 
-def test_a_connected_client_of_asyncio_is_told_as_unknown_to_blocking_code(
-    cluster3: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_connected_client_of_asyncio_is_refused_by_blocking_code(cluster3: Cluster) -> None:
     client = redis.asyncio.Redis.from_url(cluster3.urls[0])
     loop = asyncio.new_event_loop()
     try:
         loop.run_until_complete(client.ping())
-        locks = Redlock([client])
-        for _ in range(2):
-            with locks.lock("r"):
-                pass
+        with pytest.raises(ConfigError, match="blocking code cannot ask it which database"):
+            Redlock([client]).lock("r").acquire()
         loop.run_until_complete(client.aclose())
     finally:
         loop.close()
-    (warning,) = told(caplog, "unknown-database")
-    assert "(it belongs to an event loop); taken is database 0" in warning
+    # Each connection that is made from now on begins with the database of the settings.
+    with Redlock([client]).lock("r"):
+        pass
+
+
+@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("name", ["set", "get", "eval", "register_script", "pipeline"])
+def test_a_client_that_overrides_what_locks_are_made_of_is_refused(
+    cluster3: Cluster, kind: Any, name: str
+) -> None:
+    def prefixed(self: Any, key: str, *rest: Any) -> Any:
+        return getattr(kind, name)(self, f"app:{key}", *rest)
+
+    ours: Any = type("Prefixed", (kind,), {name: prefixed})
+    with pytest.raises(ConfigError, match=f"its class Prefixed overrides {name}, which may put a"):
+        Redlock([ours.from_url(cluster3.urls[0])])
+    client = kind.from_url(cluster3.urls[0])
+    locks = Redlock([client])
+    with locks.lock("r"):
+        setattr(client, name, prefixed.__get__(client))
+    with pytest.raises(ConfigError, match=f"another {name} than when this Redlock was made"):
+        locks.lock("r").acquire()
+    with pytest.raises(ConfigError, match=f"the object itself overrides {name}, which may put"):
+        Redlock([client])
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_client_that_resets_later_is_refused(cluster3: Cluster, kind: Any) -> None:
+    client = kind.from_url(f"{cluster3.urls[0]}/3")
+    locks = Redlock([client])
+    with locks.lock("r"):
+        assert client.execute_command("RESET") in {b"RESET", "RESET"}
+    with pytest.raises(ConfigError, match=r"has run reset\(\), on one of its connections"):
+        locks.lock("r").acquire()
+    client.close()
+
+
+def replace_callback(client: Any) -> None:
+    client.set_response_callback("SELECT", bool)
+
+
+def replace_callbacks(client: Any) -> None:
+    client.response_callbacks = dict(client.response_callbacks)
+
+
+@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("replace", [replace_callback, replace_callbacks])
+def test_a_client_whose_callbacks_are_replaced_is_refused(
+    cluster3: Cluster, kind: Any, replace: Callable[[Any], None]
+) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    locks = Redlock([client])
+    with locks.lock("r"):
+        replace(client)
+    with pytest.raises(ConfigError, match=r"no longer tells of select\(\), because its callbacks"):
+        locks.lock("r").acquire()
+    with Redlock([client]).lock("r"):
+        pass
+
+
+@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+def test_a_client_with_another_pool_is_refused(cluster3: Cluster, kind: Any) -> None:
+    client, other = kind.from_url(cluster3.urls[0]), kind.from_url(cluster3.urls[1])
+    locks = Redlock([client])
+    with locks.lock("r"):
+        client.connection_pool = other.connection_pool
+    with pytest.raises(ConfigError, match="has another connection pool now"):
+        locks.lock("r").acquire()
 
 
 def test_a_hung_client_is_waited_for_no_longer_than_a_second(

@@ -91,9 +91,15 @@ class Clients:
         self, watched: list[Watched], seconds: float, is_over: Callable[[], bool]
     ) -> Iterator[Step]:
         """Ask those that have not told; yields what to wait for, and how long, until it is over."""
+
+        def ask() -> list[Future[None]]:
+            return [it.connections.ask() for it in watched if it.connections.are_untold()]
+
         deadline = time.monotonic() + seconds
-        questions = [it.connections.ask() for it in watched if it.connections.are_untold()]
+        questions = ask()
         while not is_over() and all(it.found is None for it in watched):
+            if any(it.cancelled() for it in questions):
+                questions = ask()  # a program may cancel all the tasks that it finds
             open_ones = [it for it in questions if not it.done()]
             left = deadline - time.monotonic()
             if not open_ones or left <= 0:

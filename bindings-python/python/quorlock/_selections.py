@@ -47,6 +47,8 @@ def _counted(name: str | bytes) -> str | None:
 
 def watch(client: Any) -> Callable[[], str | None]:
     """Start to count; returns what tells why the client's database is no longer known, if it is."""
+    if type(client.response_callbacks) is dict:  # one of the user's own
+        client.response_callbacks = Noticing(client.response_callbacks)
     callbacks = client.response_callbacks
     counts = {name: callbacks.get(name) for name in _COMMANDS}
     for name, count in counts.items():

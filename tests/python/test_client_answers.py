@@ -1,0 +1,254 @@
+"""Tests that nothing is locked on the node of a redis-py or valkey-py client before each of its
+connections has told its database: not while its server hangs, nor while one is in use."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import valkey
+import valkey.asyncio
+
+from quorlock import ConfigError, LockError, QuorumUnreachable, Redlock, aio
+from tests.support.cluster import Cluster
+
+BLOCKING = [redis.Redis, valkey.Valkey]
+ASYNCIO = [redis.asyncio.Redis, valkey.asyncio.Valkey]
+SELECTED = "has selected database 3, on one of its connections"
+
+
+async def result(value: Any) -> Any:
+    """The result of a call of either kind of client."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def run(kind: Any, test: Coroutine[Any, Any, None]) -> None:
+    """Runs a test of either kind of client: with a blocking one it never suspends."""
+    if kind in ASYNCIO:
+        asyncio.run(test)
+        return
+    with pytest.raises(StopIteration):
+        test.send(None)
+
+
+def manager(kind: Any, clients: list[Any]) -> Any:
+    return (aio.Redlock if kind in ASYNCIO else Redlock)(clients)
+
+
+async def busy(client: Any) -> Any:
+    """A pipeline that has taken a connection, and keeps it until its `reset()`."""
+    pipeline = client.pipeline()
+    await result(pipeline.watch("x"))
+    return pipeline
+
+
+@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+def test_every_connection_that_is_idle_is_asked(cluster3: Cluster, kind: Any) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        lower, middle, upper = [await busy(client) for _ in range(3)]
+        await result(lower.execute_command("SELECT", 3))
+        for pipeline in (lower, middle, upper):
+            await result(pipeline.reset())
+        with pytest.raises(ConfigError, match=SELECTED):
+            await result(manager(kind, [client]).lock("r").acquire())
+        assert cluster3.values("r") == [None] * 3
+        await result(getattr(client, "aclose", client.close)())
+
+    run(kind, test())
+
+
+@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+def test_a_connection_in_use_is_asked_once_it_is_idle(cluster3: Cluster, kind: Any) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        usual, selecting = await busy(client), await busy(client)
+        await result(selecting.execute_command("SELECT", 3))
+        lock = manager(kind, [client]).lock("r")
+        for _ in range(2):
+            assert await result(lock.acquire())
+            await result(lock.release())
+            await result(usual.reset())
+        await result(selecting.reset())
+        with pytest.raises(ConfigError, match=SELECTED):
+            await result(lock.acquire())
+        await result(getattr(client, "aclose", client.close)())
+
+    run(kind, test())
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_late_answer_of_a_blocking_client_is_judged(cluster3: Cluster, kind: Any) -> None:
+    usual, selected = kind.from_url(cluster3.urls[0]), kind.from_url(cluster3.urls[0])
+    usual.ping()
+    selected.select(3)
+    cluster3[0].pause()
+    try:
+        managers = [Redlock([usual]), Redlock([selected])]
+        before = time.monotonic()
+        for locks in managers:
+            with pytest.raises(QuorumUnreachable, match=r"has not told within 0\.1 s which"):
+                locks.lock("r").acquire(timeout=0.1)
+        assert time.monotonic() - before < 1.2, "each call keeps its own timeout"
+    finally:
+        cluster3[0].resume()
+    with pytest.raises(ConfigError, match=SELECTED):
+        once_told(managers[1].lock("r").acquire)
+    assert cluster3.values("r") == [None] * 3
+    assert once_told(managers[0].lock("r").acquire)
+    usual.close()
+    selected.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_threads_that_ask_at_the_same_time_lock_nothing(cluster3: Cluster, kind: Any) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    client.select(3)
+    cluster3[0].pause()
+    locks = Redlock([client])
+    results: list[Any] = []
+
+    def acquire(name: str) -> None:
+        try:
+            results.append(locks.lock(name).acquire(timeout=5))
+        except LockError as error:
+            results.append(type(error))
+
+    threads = [threading.Thread(target=acquire, args=(str(index),)) for index in range(16)]
+    for thread in threads:
+        thread.start()
+    cluster3[0].resume()
+    for thread in threads:
+        thread.join()
+    assert set(results) <= {ConfigError, QuorumUnreachable}
+    assert len(results) == len(threads)
+    client.close()
+
+
+@pytest.mark.parametrize("kind", ASYNCIO)
+@pytest.mark.parametrize("options", [{"timeout": 5}, {}, {"blocking": False}])
+def test_a_late_answer_of_an_asyncio_client_is_judged(
+    cluster3: Cluster, kind: Any, options: dict[str, Any]
+) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        await asyncio.gather(client.select(3), client.select(3))
+        locks = aio.Redlock([client])
+        cluster3[0].pause()
+        try:
+            with pytest.raises(QuorumUnreachable, match="has not told within 1 s which database"):
+                await locks.lock("r").acquire(**options)
+        finally:
+            cluster3[0].resume()
+        with pytest.raises(ConfigError, match=SELECTED):
+            await locks.lock("r").acquire(timeout=20)
+        await client.aclose()
+
+    asyncio.run(test())
+    assert cluster3.values("r") == [None] * 3
+
+
+@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+def test_a_majority_is_enough_and_the_others_are_closed(
+    cluster3: Cluster, kind: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        clients = [kind.from_url(url) for url in cluster3.urls]
+        for client in clients:
+            await result(client.ping())
+        await result(clients[2].select(3))
+        cluster3[2].pause()
+        try:
+            assert await result(manager(kind, clients).lock("r").acquire(timeout=5))
+        finally:
+            cluster3[2].resume()
+        (warning,) = told(caplog, "unknown-database")
+        assert warning.startswith(f"{cluster3.urls[2]}: ")
+        assert "(no answer, so that its connection was closed)" in warning
+        # It begins anew with what its settings say: no lock has two holders.
+        assert await result(clients[2].set("x", "1"))
+        assert cluster3.values("x")[2] == "1"
+        for client in clients:
+            await result(getattr(client, "aclose", client.close)())
+
+    run(kind, test())
+
+
+@pytest.mark.parametrize("kind", ASYNCIO)
+@pytest.mark.parametrize("turns", [1, 2, 3, 20])
+def test_a_question_that_others_cancel_is_not_taken_for_answered(
+    cluster3: Cluster, kind: Any, turns: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        await client.select(3)
+        locks = aio.Redlock([client])
+        cluster3[0].pause()
+        try:
+            call = asyncio.ensure_future(locks.lock("r").acquire(timeout=20))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for task in asyncio.all_tasks() - {call, asyncio.current_task()}:
+                task.cancel()
+            await asyncio.sleep(0)
+        finally:
+            cluster3[0].resume()
+        (outcome,) = await asyncio.gather(call, return_exceptions=True)
+        if isinstance(outcome, ConfigError):
+            assert SELECTED in str(outcome)
+        else:
+            assert outcome is True
+            # The connection that was asked was closed: the lock and the client use one database.
+            assert len(told(caplog, "unknown-database")) == 1
+            assert await client.set("x", "1")
+            assert cluster3.values("x")[0] == "1"
+        await client.aclose()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+def test_a_server_that_refuses_the_question_is_locked_with_a_warning(
+    servers: Callable[..., Cluster], kind: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = servers(1)
+    with redis.Redis.from_url(cluster.urls[0]) as admin:
+        rights = ["on", ">p", "~*", "&*", "+@all", "-client|info"]
+        admin.execute_command("ACL", "SETUSER", "u", *rights)
+
+    async def test() -> None:
+        client = kind.from_url(cluster.urls[0].replace("redis://", "redis://u:p@"))
+        await result(client.ping())
+        lock = manager(kind, [client]).lock("r")
+        for _ in range(2):
+            assert await result(lock.acquire())
+            await result(lock.release())
+        (warning,) = told(caplog, "unknown-database")
+        assert "taken is database 0, as in its settings" in warning
+        await result(getattr(client, "aclose", client.close)())
+
+    run(kind, test())
+
+
+def once_told(acquire: Callable[[], Any]) -> Any:
+    """What a call ends with once the client has told."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return acquire()
+        except QuorumUnreachable:
+            if time.monotonic() > deadline:
+                raise
+
+
+def told(caplog: pytest.LogCaptureFixture, notice: str) -> list[str]:
+    records: list[logging.LogRecord] = caplog.records
+    return [it.getMessage() for it in records if getattr(it, "notice", None) == notice]
