@@ -66,15 +66,15 @@ def test_a_client_that_selects_later_is_refused(cluster3: Cluster, kind: Any) ->
 def test_however_it_selects_later_it_is_refused(
     cluster3: Cluster, kind: Any, command: list[Any]
 ) -> None:
-    for has_pipeline in (False, True):
+    for transaction in (None, False, True):
         client, another = kind.from_url(cluster3.urls[0]), kind.from_url(cluster3.urls[0])
-        pipeline = client.pipeline(transaction=False)
+        pipeline = client.pipeline(transaction=bool(transaction))
         locks = Redlock([client])
         assert client.set("x", "1")
         assert client.get("x") == b"1"
         with locks.lock("r"):
             pass
-        if has_pipeline:
+        if transaction is not None:
             pipeline.execute_command(*command)
             (reply,) = pipeline.execute()
         else:
@@ -195,37 +195,85 @@ def test_a_client_that_overrides_what_locks_are_made_of_is_refused(
 
 
 @pytest.mark.parametrize("kind", BLOCKING)
-def test_a_client_that_resets_later_is_refused(cluster3: Cluster, kind: Any) -> None:
+@pytest.mark.parametrize("command", ["RESET", "reset", b"RESET", " reset "])
+def test_a_client_that_resets_later_is_refused(
+    cluster3: Cluster, kind: Any, command: str | bytes
+) -> None:
     client = kind.from_url(f"{cluster3.urls[0]}/3")
     locks = Redlock([client])
     with locks.lock("r"):
-        assert client.execute_command("RESET") in {b"RESET", "RESET"}
+        assert client.execute_command(command) in {b"RESET", "RESET"}
     with pytest.raises(ConfigError, match=r"has run reset\(\), on one of its connections"):
         locks.lock("r").acquire()
     client.close()
 
 
-def replace_callback(client: Any) -> None:
+def by_another_client(client: Any) -> None:
+    type(client)(connection_pool=client.connection_pool).select(3)
+
+
+def on_a_connection_of_the_pool(client: Any) -> None:
+    connection = client.connection_pool.get_connection("SELECT")
+    connection.send_command("SELECT", 3)
+    connection.read_response()
+    client.connection_pool.release(connection)
+
+
+def with_another_callback(client: Any) -> None:
     client.set_response_callback("SELECT", bool)
+    client.select(3)
 
 
-def replace_callbacks(client: Any) -> None:
+def with_other_callbacks(client: Any) -> None:
     client.response_callbacks = dict(client.response_callbacks)
+    client.select(3)
+
+
+def in_a_transaction_that_fails(client: Any) -> None:
+    pipeline = client.pipeline(transaction=True)
+    pipeline.execute_command("INCRBY", "x", "no number")
+    pipeline.execute_command("SELECT", 3)
+    with pytest.raises((redis.ResponseError, valkey.ResponseError)):
+        pipeline.execute()
+
+
+@pytest.mark.filterwarnings("ignore:Call to 'get_connection':DeprecationWarning")
+@pytest.mark.parametrize("kind", BLOCKING)
+@pytest.mark.parametrize(
+    "select",
+    [
+        by_another_client,
+        on_a_connection_of_the_pool,
+        with_another_callback,
+        with_other_callbacks,
+        in_a_transaction_that_fails,
+    ],
+)
+@pytest.mark.parametrize("is_used_before", [False, True])
+def test_whoever_selects_later_on_a_connection_of_the_pool_is_noticed(
+    cluster3: Cluster, kind: Any, select: Callable[[Any], None], is_used_before: bool
+) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    if is_used_before:
+        client.ping()
+    locks = Redlock([client])
+    with locks.lock("r"):
+        select(client)
+    with pytest.raises(ConfigError, match=r"has run select\(\), on one of its connections"):
+        locks.lock("r").acquire()
+    client.close()
 
 
 @pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
-@pytest.mark.parametrize("replace", [replace_callback, replace_callbacks])
-def test_a_client_whose_callbacks_are_replaced_is_refused(
-    cluster3: Cluster, kind: Any, replace: Callable[[Any], None]
+def test_a_client_with_another_class_of_connections_is_refused(
+    cluster3: Cluster, kind: Any
 ) -> None:
     client = kind.from_url(cluster3.urls[0])
     locks = Redlock([client])
     with locks.lock("r"):
-        replace(client)
-    with pytest.raises(ConfigError, match=r"no longer tells of select\(\), because its callbacks"):
+        client.connection_pool.connection_class = kind().connection_pool.connection_class
+    with pytest.raises(ConfigError, match="has another class of connections now"):
         locks.lock("r").acquire()
-    with Redlock([client]).lock("r"):
-        pass
 
 
 @pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])

@@ -122,14 +122,13 @@ class Watched:
     """A client, and what it used when it was read. Hides its password from who prints this."""
 
     def __init__(self, client: Any, address: str) -> None:
-        login, pool = _login(client), client.connection_pool
+        login = _login(client)
         # : Another database than that of the settings, if it has told one.
         self.found: str | None = None
         self._client: Callable[[], Any] = lambda: client
         self._address = address
         self._database = _database(client)
         self._has_same_login: Callable[[], bool] = lambda: _login(client) == login
-        self._has_same_pool: Callable[[], bool] = lambda: client.connection_pool is pool
         self._has_left = watch(client)
         self._told: set[str] = set()
         self.connections = Connections(client, self._judge)
@@ -148,8 +147,6 @@ class Watched:
             raise self._elsewhere(f"has selected database {self.found}, on one of its connections")
         if left := self._has_left():
             raise self._elsewhere(left)
-        if not self._has_same_pool():
-            raise self._elsewhere("has another connection pool now")
         if overridden := overridden_in(self._client()):
             raise ConfigError(
                 f"the client of {self._address} has another {overridden} than when this "

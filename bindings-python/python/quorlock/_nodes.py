@@ -119,7 +119,7 @@ def _refuse_what_cannot_be_told(
         raise _unknown_keys(name, "it is no client of redis-py or valkey-py but wraps one")
     for kind, methods in (
         (type(client), _COMMANDS),
-        (pool.connection_class, ("on_connect", "pack_command")),
+        (pool.connection_class, ("on_connect", "send_command", "pack_command", "pack_commands")),
     ):
         for method in methods:
             if not all(_is_theirs(base) for base in kind.__mro__ if method in vars(base)):

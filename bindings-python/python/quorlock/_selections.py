@@ -1,77 +1,77 @@
-"""Counts the commands by which a client of redis-py or valkey-py leaves its database.
+"""Notices the commands by which a connection of redis-py or valkey-py leaves its database.
 
-Owns the client's callbacks for the replies to them. It must not know what a count means.
+Owns the class of a pool's connections. It must not know what follows from such a command.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Callable
 
-
-class Selections:
-    """Counts one command of one client: reads its replies in the stead of the usual callback."""
-
-    def __init__(self, usual: Callable[..., Any] | None) -> None:
-        self.count = 0
-        self._usual = usual
-
-    def __call__(self, reply: Any, **options: Any) -> Any:
-        """What the client calls with a reply."""
-        self.count += 1
-        return reply if self._usual is None else self._usual(reply, **options)
-
-    def hear(self, reply: Any, **_options: Any) -> Any:
-        """The same for a command that no callback is for, such as `"SELECT 3"` as one text."""
-        self.count += 1
-        return reply
-
-
-class Noticing(dict[Any, Any]):
-    """A part of the class of a client's callbacks, which also counts commands that names miss."""
-
-    def __contains__(self, name: Any) -> bool:
-        return super().__contains__(name) or _counted(name) is not None
-
-    def __getitem__(self, name: Any) -> Any:
-        if not super().__contains__(name) and (counted := _counted(name)):
-            return super().__getitem__(counted).hear
-        return super().__getitem__(name)
-
-
-def _counted(name: str | bytes) -> str | None:
-    """Which counted command it is: clients also take `"select 3"` and `b"SELECT"`."""
-    words = name.split(None, 1)
-    first = words[0].upper() if words else ""
-    return next((it for it in _COMMANDS if first in {it, it.encode()}), None)
+from ._asking import made
 
 
 def watch(client: Any) -> Callable[[], str | None]:
-    """Start to count; returns what tells why the client's database is no longer known, if it is."""
-    if type(client.response_callbacks) is dict:  # one of the user's own
-        client.response_callbacks = Noticing(client.response_callbacks)
-    callbacks = client.response_callbacks
-    counts = {name: callbacks.get(name) for name in _COMMANDS}
-    for name, count in counts.items():
-        if not isinstance(count, Selections):  # all managers share it
-            counts[name] = Selections(count)
-            client.set_response_callback(name, counts[name])
-    if not isinstance(callbacks, Noticing):
-        # The object stays the same: pipelines that were made before have it too.
-        kind = type(callbacks)
-        callbacks.__class__ = _noticing.setdefault(kind, type("Noticing", (Noticing, kind), {}))
+    """Start to notice; returns what tells why the client's database is no longer known, if it is.
+
+    Whoever uses a connection of the pool, and however: each command is read before it is sent.
+    """
+    pool = client.connection_pool
+    kind = pool.connection_class
+    if not hasattr(kind, _LEFT):  # all managers share it
+        kind = _noticing(kind)
+        pool.connection_class = kind
+        for connection in made(pool):
+            getattr(connection, "_conn", connection).__class__ = kind  # `_conn`: one with a cache
+    left: set[str] = getattr(kind, _LEFT)
 
     def reason() -> str | None:
-        for name, count in counts.items():
-            if count.count:
-                return f"has run {name.lower()}(), on one of its connections"
-            if callbacks.get(name) is not count or client.response_callbacks is not callbacks:
-                return f"no longer tells of {name.lower()}(), because its callbacks were replaced"
-        return None
+        if left:
+            return f"has run {min(left)}(), on one of its connections"
+        if client.connection_pool is not pool:
+            return "has another connection pool now"
+        return None if pool.connection_class is kind else "has another class of connections now"
 
     return reason
 
 
-#: The commands after which a connection may use another database.
-_COMMANDS = ("SELECT", "RESET")
-# : The classes of clients' callbacks, by what they were before.
-_noticing: dict[type[Any], type[Any]] = {}
+def _noticing(kind: Any) -> Any:
+    """A class as the given one, which collects the commands that leave the database."""
+    left: set[str] = set()
+
+    def send_command(self: Any, *args: Any, **options: Any) -> Any:
+        _note(self, args, left)
+        return kind.send_command(self, *args, **options)
+
+    def pack_command(self: Any, *args: Any) -> Any:
+        _note(self, args, left)
+        return kind.pack_command(self, *args)
+
+    def pack_commands(self: Any, commands: Iterable[Any]) -> Any:
+        known = list(commands)
+        for args in known:
+            _note(self, args, left)
+        return kind.pack_commands(self, known)
+
+    methods = (send_command, pack_command, pack_commands)
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, _LEFT: left}
+    return type(kind.__name__, (kind,), {**names, **{it.__name__: it for it in methods}})
+
+
+def _note(connection: Any, args: Any, left: set[str]) -> None:
+    # A client takes `"select 3"` and `b"SELECT"`, too.
+    words = _text(args[0]).split() if args else []
+    command = words[0].lower() if words else ""
+    if command == "select":
+        words += [_text(it) for it in args[1:]]
+    if command == "reset" or (command == "select" and words[1:] != [str(connection.db)]):
+        left.add(command)
+
+
+def _text(value: Any) -> str:
+    is_raw = isinstance(value, (bytes, bytearray, memoryview))
+    return bytes(value).decode(errors="replace") if is_raw else str(value)
+
+
+# : The attribute of such a class with what was collected.
+_LEFT = "_quorlock_left"
