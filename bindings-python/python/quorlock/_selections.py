@@ -55,7 +55,9 @@ def _noticing(kind: Any) -> Any:
 
     methods = (send_command, pack_command, pack_commands)
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, _LEFT: left}
-    return type(kind.__name__, (kind,), {**names, **{it.__name__: it for it in methods}})
+    # Without slots of its own, so that connections can change their class.
+    names = {**names, "__slots__": (), **{it.__name__: it for it in methods}}
+    return type(kind.__name__, (kind,), names)
 
 
 def _note(connection: Any, args: Any, left: set[str]) -> None:
