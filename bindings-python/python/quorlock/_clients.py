@@ -44,28 +44,24 @@ class Clients:
         Asks clients that have not told yet. `patience` tells for how many seconds the caller waits
         for them; `None` without a limit. Raises `QuorumUnreachable` if too few have told by then.
         """
-        self._compare()
         for watched in self._watched:
             if watched.connections.is_of_asyncio and watched.connections.any_is_open():
                 raise watched.of_asyncio()
-        for questions, seconds in self._steps(patience):
-            wait(questions, seconds, FIRST_COMPLETED)
-        for watched in self._untold():
-            run(watched.connections.close())
+        if self._untold():
+            for questions, seconds in self._steps(patience):
+                wait(questions, seconds, FIRST_COMPLETED)
+            for watched in self._untold():
+                run(watched.connections.close())
+        self._compare()  # after all looks at who has told: an answer may come at any moment
 
     async def ask(self, patience: Callable[[], float | None] = lambda: None) -> None:
         """As `check`, from an event loop, where clients of asyncio are asked as well."""
-        import asyncio
-
+        if self._untold():
+            for questions, seconds in self._steps(patience):
+                await _answers(questions, seconds)
+            for watched in self._untold():
+                await watched.connections.close()
         self._compare()
-        for questions, seconds in self._steps(patience):
-            begun, answers = time.monotonic(), [asyncio.wrap_future(it) for it in questions]
-            await asyncio.wait(answers, timeout=seconds, return_when=FIRST_COMPLETED)
-            if time.monotonic() - begun > seconds + _LATE:
-                # A loop that was busy has yet to read what has come meanwhile.
-                await asyncio.wait(answers, timeout=_TO_READ)
-        for watched in self._untold():
-            await watched.connections.close()
 
     def _steps(self, patience: Callable[[], float | None]) -> Iterator[Step]:
         """What to wait for, one step after the other, until a lock is safe.
@@ -73,8 +69,7 @@ class Clients:
         After them the clients that have not told yet are few, and it is for the caller to close
         their connections: their nodes could otherwise be locked in a database that they do not use.
         """
-        if not self._untold():
-            return
+        self._compare()
         limit = patience()
         limit = PATIENCE if limit is None else min(limit, PATIENCE)
         yield from self._questions(self._watched, limit, self._are_enough)
@@ -193,6 +188,16 @@ class Watched:
             f"{self._database} when this Redlock was made: a lock would have two holders; "
             f"make a new Redlock with the address, such as redis://host:6379/3"
         )
+
+
+async def _answers(questions: list[Future[None]], seconds: float) -> None:
+    import asyncio
+
+    begun, answers = time.monotonic(), [asyncio.wrap_future(it) for it in questions]
+    await asyncio.wait(answers, timeout=seconds, return_when=FIRST_COMPLETED)
+    if time.monotonic() - begun > seconds + _LATE:
+        # A loop that was busy has yet to read what has come meanwhile.
+        await asyncio.wait(answers, timeout=_TO_READ)
 
 
 def _is_client(node: Any) -> bool:
