@@ -194,6 +194,16 @@ def test_a_client_that_overrides_what_locks_are_made_of_is_refused(
         Redlock([client])
 
 
+@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("name", ["send_command", "pack_command", "pack_commands"])
+def test_a_client_whose_connections_pack_commands_is_refused(kind: Any, name: str) -> None:
+    pool = kind(port=1).connection_pool
+    usual = pool.connection_class
+    pool.connection_class = type("Packing", (usual,), {name: getattr(usual, name)})
+    with pytest.raises(ConfigError, match=f"its class Packing overrides {name}, which may put a"):
+        Redlock([kind(connection_pool=pool)])
+
+
 @pytest.mark.parametrize("kind", BLOCKING)
 @pytest.mark.parametrize("command", ["RESET", "reset", b"RESET", " reset "])
 def test_a_client_that_resets_later_is_refused(
