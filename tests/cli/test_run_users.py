@@ -93,3 +93,18 @@ def test_what_is_left_is_told_while_the_command_itself_runs(
     os.kill(child, signal.SIGKILL)
     ended = command.end()
     assert (ended.code, ended.err) == (76, "")
+
+
+def test_a_process_outside_of_the_group_that_cannot_be_signalled(
+    cluster3: Cluster, start: Start, folder: Path
+) -> None:
+    """`timeout` puts it into another group, and cannot end it either."""
+    script = f"timeout 60 {folder}/sudo --reuid=0 sh -c 'echo $$; exec sleep 60'; true"
+    command, child = _started(start, folder, script, cluster3)
+    _lose(cluster3)
+    assert "the command is being ended" in command.message()
+    assert GOES_ON in command.message()
+    assert is_alive(child)
+    os.kill(child, signal.SIGKILL)
+    ended = command.end()
+    assert (ended.code, ended.err) == (76, "")

@@ -1,7 +1,8 @@
-//! `run`: a command under a lock. Owns the order of what happens; `child`, `signals` and `terminal`
-//! own the parts of the system, `supervision` what is done about each event.
+//! `run`: a command under a lock. Owns the order of what happens; `child`, `orphans`, `signals` and
+//! `terminal` own the parts of the system, `supervision` what is done about each event.
 
 mod child;
+mod orphans;
 mod signals;
 mod supervision;
 mod terminal;

@@ -1,5 +1,5 @@
-//! The command's process and its group. Owns how it is started, signalled and reaped; knows no
-//! lock.
+//! The command's process, its group, and what has left that. Owns how it is started, signalled and
+//! reaped; knows no lock.
 #![allow(unsafe_code, reason = "what a child does before it becomes the command has no safe form")]
 
 use std::ffi::OsString;
@@ -16,7 +16,8 @@ use nix::sys::signal::{
 };
 use nix::unistd::{Pid, getpgrp, getpid, getppid};
 
-use super::signals::Signal;
+use super::orphans::Orphans;
+use super::signals::{Signal, restore_all};
 use super::terminal::Terminal;
 use crate::failure::{Failure, code};
 
@@ -29,6 +30,14 @@ pub(super) struct Child {
     /// The status of the command itself, once it has ended.
     status: Option<u8>,
     ended_by: Option<Signal>,
+    /// Whether no process of its group is left: another group may get the number then.
+    is_group_over: bool,
+    has_children: bool,
+    orphans: Orphans,
+    /// The other groups in which processes of it are left, as they were found last.
+    left: Vec<Pid>,
+    /// Its group, and all others that were found.
+    groups: Vec<Pid>,
 }
 
 /// What has become of the command.
@@ -55,6 +64,7 @@ impl Child {
                 None => command.env_remove(name),
             };
         }
+        let orphans = Orphans::before_start();
         adopt_orphans();
         pass_on(stdin());
         pass_on(stdout());
@@ -64,12 +74,26 @@ impl Child {
         unsafe { command.pre_exec(move || prepare(parent, terminal.as_ref())) };
         let child = command.spawn().map_err(|error| not_started(program, &error))?;
         let leader = Pid::from_raw(i32::try_from(child.id()).expect("a process id is positive"));
-        Ok(Self { leader, status: None, ended_by: None })
+        Ok(Self {
+            leader,
+            status: None,
+            ended_by: None,
+            is_group_over: false,
+            has_children: true,
+            orphans,
+            left: Vec::new(),
+            groups: vec![leader],
+        })
     }
 
     /// Its process group.
     pub(super) fn group(&self) -> Pid {
         self.leader
+    }
+
+    /// Its process group, and all others that were found.
+    pub(super) fn groups(&self) -> &[Pid] {
+        &self.groups
     }
 
     /// The status of the command itself, once it has ended.
@@ -82,17 +106,33 @@ impl Child {
         self.ended_by
     }
 
-    /// Sends a signal to all processes of the group that this user may signal.
-    pub(super) fn signal(&self, signal: Signal) {
-        if let Ok(number) = Number::try_from(signal.number()) {
-            // An error means that none is left, or what `is_out_of_reach` tells.
-            let _ = killpg(self.leader, number);
+    /// Sends a signal to the command itself, unless it has ended.
+    pub(super) fn tell(&self, signal: Signal) {
+        if self.status.is_none() {
+            // SAFETY: the process was not reaped yet, so the number is its own.
+            unsafe { libc::kill(self.leader.as_raw(), signal.number()) };
         }
     }
 
-    /// Whether processes of the group are left, all of which run as other users, whom this one may not signal.
+    /// Sends a signal to all processes of the group that this user may signal, or to those that are left outside of it.
+    pub(super) fn signal(&self, signal: Signal) {
+        self.reached().iter().for_each(|group| send(*group, signal));
+    }
+
+    /// Whether processes are left, all of which run as other users, whom this one may not signal.
     pub(super) fn is_out_of_reach(&self) -> bool {
-        killpg(self.leader, None) == Err(Errno::EPERM)
+        let reached = self.reached();
+        !reached.is_empty() && reached.iter().all(|it| killpg(*it, None) == Err(Errno::EPERM))
+    }
+
+    /// The groups that get signals.
+    fn reached(&self) -> &[Pid] {
+        if self.is_group_over { &self.left } else { &self.groups[..1] }
+    }
+
+    /// Whether no process of its group is left.
+    pub(super) fn is_group_over(&self) -> bool {
+        self.is_group_over
     }
 
     /// Collects what has happened since the last call; returns what the command's own process did
@@ -108,6 +148,7 @@ impl Child {
                 }
                 Polled::Quiet => return change,
                 Polled::Childless => {
+                    self.has_children = false;
                     // Nobody else should have waited for it. But a lock must not be kept for ever.
                     self.status.get_or_insert(code::INTERNAL);
                     return change;
@@ -116,9 +157,30 @@ impl Child {
         }
     }
 
-    /// Whether no process of the group is left.
-    pub(super) fn is_over(&self) -> bool {
-        self.status.is_some() && killpg(self.leader, None) == Err(Errno::ESRCH)
+    /// Whether no process of the command is left. Looks for those that have left its group once the group is over.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.is_group_over = self.is_group_over
+            || self.status.is_some() && killpg(self.leader, None) == Err(Errno::ESRCH);
+        if self.is_group_over {
+            self.left = if self.has_children { self.orphans.groups() } else { Vec::new() };
+        }
+        self.is_group_over && self.left.is_empty()
+    }
+
+    /// The groups that were found since the last call.
+    pub(super) fn take_found(&mut self) -> Vec<Pid> {
+        let is_new = |it: &&Pid| !self.groups.contains(*it);
+        let found: Vec<Pid> = self.left.iter().filter(is_new).copied().collect();
+        self.groups.extend(&found);
+        found
+    }
+}
+
+/// Sends a signal to all processes of a group that this user may signal.
+pub(super) fn send(group: Pid, signal: Signal) {
+    if let Ok(number) = Number::try_from(signal.number()) {
+        // An error means that none is left, or what `is_out_of_reach` tells.
+        let _ = killpg(group, number);
     }
 }
 
@@ -165,6 +227,8 @@ fn poll() -> Polled {
 
 /// What the child does before it becomes the command.
 fn prepare(parent: Pid, terminal: Option<&Terminal>) -> io::Result<()> {
+    // Ctrl-C and the end of the parent must not be lost. (Ctrl-Z may be: the parent cannot follow it yet.)
+    restore_all();
     if let Some(terminal) = terminal {
         terminal.give(getpgrp());
     }

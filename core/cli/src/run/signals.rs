@@ -2,14 +2,14 @@
 //! that runs this code has set some.
 #![allow(unsafe_code, reason = "setting a disposition has no safe form")]
 
-use std::io;
-use std::thread;
+use std::mem::MaybeUninit;
+use std::{io, ptr, thread};
 
 use nix::libc;
 use nix::sys::signal::{self, SaFlags, SigAction, SigHandler, SigSet};
 use nix::unistd::{Pid, getpid, getsid};
 use signal_hook::consts;
-use signal_hook::iterator::{Handle, Signals as Iterator};
+use signal_hook::iterator::{Handle, Signals as Arrivals};
 
 use crate::failure::{Failure, code};
 use crate::output::messages;
@@ -30,6 +30,8 @@ impl Signal {
     pub(super) const QUIT: Self = Self(consts::SIGQUIT);
     pub(super) const TERMINATE: Self = Self(consts::SIGTERM);
     pub(super) const KILL: Self = Self(consts::SIGKILL);
+    /// Ctrl-Z.
+    pub(super) const STOP: Self = Self(consts::SIGTSTP);
 
     pub(super) fn of(number: i32) -> Self {
         Self(number)
@@ -42,7 +44,12 @@ impl Signal {
 
     /// Whether it ends a process that does nothing about it.
     pub(super) fn ends_a_process(self) -> bool {
-        ENDING.contains(&self.0)
+        ending().any(|it| it == self.0)
+    }
+
+    /// Whether a process gets it to end.
+    pub(super) fn asks_to_end(self) -> bool {
+        ASKING.contains(&self.0)
     }
 
     /// Whether a terminal sends it for a key, to end what is in the foreground.
@@ -64,7 +71,7 @@ impl Signals {
     /// Tells of the signals that end a process from now on. Those that this process was started to
     /// ignore, as `nohup` does, stay ignored, by the command as well.
     pub(super) fn listen(tell: impl Fn(Signal) + Send + 'static) -> Result<Self, Failure> {
-        let wanted: Vec<i32> = ENDING.into_iter().filter(|it| !is_ignored(*it)).collect();
+        let wanted: Vec<i32> = ending().filter(|it| !is_ignored(*it)).collect();
         for number in &wanted {
             restore(*number);
         }
@@ -73,7 +80,7 @@ impl Signals {
         let _ =
             signal::pthread_sigmask(signal::SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
         let wanted = wanted.iter().chain([&consts::SIGCHLD]);
-        let mut signals = Iterator::new(wanted).map_err(|error| failed(&error))?;
+        let mut signals = Arrivals::new(wanted).map_err(|error| failed(&error))?;
         let handle = signals.handle();
         let forward = move || signals.forever().for_each(|it| tell(Signal(it)));
         thread::Builder::new()
@@ -115,7 +122,7 @@ pub(crate) fn end_first_process() {
     if getpid() != Pid::from_raw(1) {
         return;
     }
-    for number in ENDING.into_iter().filter(|it| !is_ignored(*it)) {
+    for number in ending().filter(|it| !is_ignored(*it)) {
         restore(number);
         let status = i32::from(Signal(number).status());
         // SAFETY: the handler ends the process by a call that handlers may make.
@@ -159,38 +166,46 @@ pub(super) fn end_by_key(key: Signal, had_terminal: bool) {
     let _ = signal::kill(receiver, number);
 }
 
+/// Sets the defaults of the signals that end a process and that this one listens to. Makes system calls only: a child that
+/// was forked does it, as the handlers that it has from its parent would swallow a signal.
+pub(super) fn restore_all() {
+    ending().filter(|it| !is_ignored(*it)).for_each(restore);
+}
+
 fn is_ignored(number: i32) -> bool {
-    let Ok(signal) = signal::Signal::try_from(number) else {
-        return false;
-    };
-    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    // The disposition can only be read by setting another.
-    // SAFETY: the default action and the one that was there before are both valid.
-    let Ok(before) = (unsafe { signal::sigaction(signal, &default) }) else {
-        return false;
-    };
-    // SAFETY: as above.
-    let _ = unsafe { signal::sigaction(signal, &before) };
-    matches!(before.handler(), SigHandler::SigIgn)
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: no action is set, and the present one has a place.
+    let read = unsafe { libc::sigaction(number, ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: the call has filled it in.
+    read == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
 fn restore(number: i32) {
-    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    if let Ok(signal) = signal::Signal::try_from(number) {
-        // SAFETY: the default action is valid.
-        let _ = unsafe { signal::sigaction(signal, &default) };
-    }
+    // By the system's own call, as nix's knows no real-time signals.
+    // SAFETY: no handler is installed.
+    unsafe { libc::signal(number, libc::SIG_DFL) };
 }
 
 fn failed(error: &io::Error) -> Failure {
     Failure::new(code::INTERNAL, format!("signals cannot be received: {error}"))
 }
 
-const ENDING: [i32; 6] = [
-    consts::SIGTERM,
-    consts::SIGINT,
-    consts::SIGHUP,
-    consts::SIGQUIT,
-    consts::SIGUSR1,
-    consts::SIGUSR2,
-];
+/// The signals that end a process which does nothing about them.
+fn ending() -> impl Iterator<Item = i32> {
+    ASKING.into_iter().chain(TALKING).chain(real_time())
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn real_time() -> impl Iterator<Item = i32> {
+    libc::SIGRTMIN()..=libc::SIGRTMAX()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn real_time() -> impl Iterator<Item = i32> {
+    std::iter::empty()
+}
+
+/// Those that ask a process to end.
+const ASKING: [i32; 4] = [consts::SIGTERM, consts::SIGINT, consts::SIGHUP, consts::SIGQUIT];
+/// Those by which programs are told other things.
+const TALKING: [i32; 3] = [consts::SIGUSR1, consts::SIGUSR2, consts::SIGALRM];

@@ -5,10 +5,11 @@
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use nix::unistd::Pid;
 use quorlock::{Lease, LockError};
 
 use super::Event;
-use super::child::{Change, Child};
+use super::child::{Change, Child, send};
 use super::signals::{Signal, stop_own_group};
 use super::terminal::{Terminal, is_in_pipeline};
 use crate::output::complain;
@@ -50,7 +51,12 @@ pub(super) struct Supervision<'a> {
     awaits_loss: bool,
     /// Whether the command is put into the foreground when this job is there.
     wants_terminal: bool,
-    /// When the group is killed, if it has not ended by then.
+    /// Whether the command's group had the terminal when nothing was left of it but processes
+    /// outside of it.
+    had_terminal: bool,
+    /// The last signal by which the command was asked to end.
+    asked: Option<Signal>,
+    /// When what is left is killed, if it has not ended by then.
     kill_at: Option<Instant>,
 }
 
@@ -69,11 +75,13 @@ impl<'a> Supervision<'a> {
             loss: None,
             awaits_loss: false,
             wants_terminal: !is_in_pipeline(),
+            had_terminal: false,
+            asked: None,
             kill_at: None,
         }
     }
 
-    /// Returns when no process of the command's group is left, and the terminal is ours again.
+    /// Returns when no process of the command is left, and the terminal is ours again.
     pub(super) fn run(mut self, events: &Receiver<Event>) -> End {
         loop {
             if let Some(Change::Stopped(signal)) = self.child.reap() {
@@ -83,6 +91,7 @@ impl<'a> Supervision<'a> {
             if self.child.is_over() {
                 break;
             }
+            self.ask_found();
             self.tell_out_of_reach();
             match self.next(events) {
                 Some(Event::Signal(signal)) => self.pass_on(signal),
@@ -96,7 +105,7 @@ impl<'a> Supervision<'a> {
     }
 
     fn end(&self) -> End {
-        let had_terminal = self.terminal.as_ref().is_some_and(|it| it.is_of(self.child.group()));
+        let had_terminal = self.had_terminal || self.has_terminal();
         self.take_terminal_back();
         let shown = self.terminal.as_ref().filter(|terminal| terminal.is_ours());
         if let (Some(terminal), Some(_)) = (shown, self.child.ended_by()) {
@@ -114,9 +123,13 @@ impl<'a> Supervision<'a> {
     fn next(&self, events: &Receiver<Event>) -> Option<Event> {
         let until_kill = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
         // Nobody tells of the end of the group's other processes where they are not our children.
-        let is_ending = self.loss == Some(Told::Ending);
-        let must_look = self.child.status().is_some() || self.awaits_loss || is_ending;
-        let until_look = must_look.then_some(LOOK_EVERY);
+        let is_ending = self.child.status().is_some() || self.loss == Some(Told::Ending);
+        let until_look = match self.child.is_group_over() {
+            _ if self.awaits_loss => Some(LOOK_EVERY),
+            false => is_ending.then_some(LOOK_EVERY),
+            // Those that are left now are children, but nobody tells who calls `setsid`.
+            true => Some(LOOK_FOR_SESSION_EVERY),
+        };
         let Some(patience) = until_kill.into_iter().chain(until_look).min() else {
             return events.recv().ok();
         };
@@ -128,16 +141,50 @@ impl<'a> Supervision<'a> {
             Signal::CHILD => {}
             Signal::CONTINUE => self.resume(),
             Signal::TERMINATE => self.terminate(),
-            signal => self.child.signal(signal),
+            Signal::STOP => {
+                self.child.signal(signal);
+                if self.child.is_group_over() {
+                    self.follow_stop(signal);
+                }
+            }
+            signal if signal.asks_to_end() => {
+                self.asked = Some(signal);
+                self.child.signal(signal);
+            }
+            // The processes that the command has started may know nothing of it.
+            signal => self.child.tell(signal),
+        }
+    }
+
+    /// Asks processes to end that were found after the command was asked to.
+    fn ask_found(&mut self) {
+        let found = self.child.take_found();
+        if !self.child.is_group_over() {
+            return;
+        }
+        // Keys go to this process now, as nothing is left of the command's group.
+        if self.terminal.as_ref().is_some_and(|it| it.is_of(self.child.group())) {
+            self.had_terminal = true;
+            self.take_terminal_back();
+        }
+        let key = self.child.ended_by().filter(|by| by.is_of_keyboard());
+        let (false, Some(signal)) = (found.is_empty(), self.asked.or(key)) else { return };
+        for group in found {
+            send(group, signal);
+            send(group, Signal::CONTINUE);
+        }
+        if self.is_lost() {
+            self.kill_at = Some(Instant::now() + self.grace);
         }
     }
 
     /// The lock is lost: others may hold it now.
     fn lose(&mut self, error: &LockError) {
-        if self.is_lost() || self.child.status().is_some() && self.child.is_over() {
+        if self.is_lost() || self.child.is_over() {
             return;
         }
         self.awaits_loss = false;
+        self.child.take_found();
         self.terminate();
         self.kill_at = Some(Instant::now() + self.grace);
         let (told, then) = if self.child.is_out_of_reach() {
@@ -162,7 +209,8 @@ impl<'a> Supervision<'a> {
     }
 
     /// Asks the command to end. A process that is stopped acts on that once it is continued.
-    fn terminate(&self) {
+    fn terminate(&mut self) {
+        self.asked = Some(Signal::TERMINATE);
         self.child.signal(Signal::TERMINATE);
         self.child.signal(Signal::CONTINUE);
     }
@@ -212,9 +260,14 @@ impl<'a> Supervision<'a> {
         self.child.signal(Signal::CONTINUE);
     }
 
+    fn has_terminal(&self) -> bool {
+        let is_of = |group: &Pid| self.terminal.as_ref().is_some_and(|it| it.is_of(*group));
+        self.child.groups().iter().any(is_of)
+    }
+
     fn take_terminal_back(&self) {
         if let Some(terminal) = &self.terminal
-            && terminal.is_of(self.child.group())
+            && self.has_terminal()
         {
             terminal.take_back();
         }
@@ -225,3 +278,5 @@ const OUT_OF_REACH: &str = "the command goes on without the lock: what is left o
     cannot be signalled";
 /// How often it is looked for what nobody tells of.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often it is looked whether a process has called `setsid`, as one does that becomes a daemon.
+const LOOK_FOR_SESSION_EVERY: Duration = Duration::from_millis(500);

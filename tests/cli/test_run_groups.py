@@ -1,0 +1,228 @@
+"""Tests what `run` does about processes of its command that have left the command's group."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PROGRAM, Command, is_alive, state
+from tests.cli.conftest import Start
+from tests.cli.terminal import SHELL, Terminal
+from tests.python.programs import is_free
+from tests.support.cluster import Cluster
+from tests.support.wait import eventually
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="orphans become children on Linux"),
+    pytest.mark.skipif(shutil.which("bash") is None, reason="bash has job control in scripts"),
+]
+
+#: Steps that tell their process ids, and leave the streams of the command alone.
+STEP = "sh -c 'echo $$; exec sleep 60 >/dev/null 2>&1'"
+STUBBORN = "sh -c 'trap \"\" TERM; echo $$; exec sleep 60 >/dev/null 2>&1'"
+STEP_TOLD = 'sh -c "echo step=\\$\\$; exec sleep 60 >/dev/null 2>&1"'
+#: What starts a step in a group of its own.
+TIMEOUT = "timeout 60 {}; true"
+JOB = "set -m; {} & wait"
+LEFT_BEHIND = "set -m; {} & exit 3"
+WAYS = [TIMEOUT, JOB, LEFT_BEHIND]
+each_way = pytest.mark.parametrize("way", WAYS, ids=["timeout", "set -m", "left behind"])
+
+
+def _started(start: Start, cluster: Cluster, script: str, *options: str) -> tuple[Command, int]:
+    """`run`, and the process id of the step, which is in another group than the command."""
+    words = ("bash", "-c", f"echo $$; {script}")
+    command = start("run", "--ttl", "1s", *options, "job", "--", *words, nodes=cluster.urls)
+    group, step = int(command.line()), int(command.line())
+    assert os.getpgid(step) != group
+    return command, step
+
+
+def _lose(cluster: Cluster) -> None:
+    for server in cluster:
+        server.command("SET", "job", "another", "PX", 60_000)
+
+
+def _is_renewed(cluster: Cluster) -> bool:
+    """Returns once the lock was renewed, by the holder that it has now."""
+    holders = cluster.values("job")
+    before = [server.command("PTTL", "job") for server in cluster]
+    eventually(lambda: any(
+        server.command("PTTL", "job") > last for server, last in zip(cluster, before, strict=True)
+    ))  # fmt: skip
+    return cluster.values("job") == holders and None not in holders
+
+
+@each_way
+def test_a_lost_lock_ends_a_step_in_a_group_of_its_own(
+    cluster3: Cluster, start: Start, way: str
+) -> None:
+    command, step = _started(start, cluster3, way.format(STEP), "--grace", "60s")
+    _lose(cluster3)
+    ended = command.end()
+    assert ended.code == 76
+    assert "the command is being ended" in ended.err
+    assert not is_alive(step)
+
+
+@each_way
+def test_a_step_that_ignores_sigterm_is_killed(cluster3: Cluster, start: Start, way: str) -> None:
+    command, step = _started(start, cluster3, way.format(STUBBORN), "--grace", "300ms")
+    _lose(cluster3)
+    assert command.end().code == 76
+    assert not is_alive(step)
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT"])
+@each_way
+def test_a_signal_that_ends_reaches_the_step(
+    cluster3: Cluster, start: Start, way: str, name: str
+) -> None:
+    if way != LEFT_BEHIND:
+        # bash itself would wait for its step after SIGINT and SIGQUIT.
+        way = f"trap 'exit 9' {name}; {way.replace('; true', ' & wait')}"
+    command, step = _started(start, cluster3, way.format(STEP))
+    assert is_alive(step)
+    command.signal(getattr(signal, f"SIG{name}"))
+    assert command.end().code == (3 if way == LEFT_BEHIND else 9)
+    assert not is_alive(step)
+    assert is_free(cluster3, "job")
+
+
+def test_sigterm_ends_what_timeout_has_started(cluster3: Cluster, start: Start) -> None:
+    command, step = _started(start, cluster3, TIMEOUT.format(STEP))
+    command.signal(signal.SIGTERM)
+    assert command.end().code == 128 + signal.SIGTERM
+    assert not is_alive(step)
+    assert is_free(cluster3, "job")
+
+
+def test_the_lock_is_held_until_a_job_that_is_left_has_ended(
+    cluster3: Cluster, start: Start
+) -> None:
+    command, step = _started(start, cluster3, LEFT_BEHIND.format(STEP))
+    assert _is_renewed(cluster3)
+    assert _is_renewed(cluster3)
+    os.kill(step, signal.SIGTERM)
+    assert command.end().code == 3
+    assert is_free(cluster3, "job")
+
+
+@pytest.mark.parametrize("script", [
+    "setsid {} & exit 3",
+    "set -m; setsid {} & exit 3",
+    "timeout 60 setsid --fork {}; exit 3",
+])  # fmt: skip
+def test_a_process_with_a_session_of_its_own_is_let_alone(
+    cluster3: Cluster, start: Start, script: str
+) -> None:
+    words = ("bash", "-c", script.format(STEP))
+    command = start("run", "job", "--", *words, nodes=cluster3.urls)
+    step = int(command.line())
+    try:
+        assert command.end().code == 3
+        assert is_alive(step)
+        assert is_free(cluster3, "job")
+    finally:
+        os.kill(step, signal.SIGKILL)
+
+
+def test_a_job_that_calls_setsid_late_is_let_alone(cluster3: Cluster, start: Start) -> None:
+    """Nobody tells `run` that it has a session of its own now."""
+    daemon = (
+        "import os, sys; print(os.getpid(), flush=True); os.fork() and os._exit(0);"
+        "print(os.getpid(), flush=True); sys.stdin.readline(); os.setsid(); os.close(1);"
+        "os.execvp('sleep', ['sleep', '60'])"
+    )
+    words = ("bash", "-c", f'set -m; {sys.executable} -c "{daemon}" <&0 2>/dev/null & exit 3')
+    command = start("run", "--ttl", "1s", "job", "--", *words, nodes=cluster3.urls)
+    command.line()
+    daemon_id = int(command.line())
+    try:
+        assert _is_renewed(cluster3)
+        command._process.stdin.write(b"\n")  # type: ignore[union-attr]
+        assert command.end().code == 3
+        assert is_alive(daemon_id)
+    finally:
+        os.kill(daemon_id, signal.SIGKILL)
+
+
+def test_children_from_before_are_let_alone(cluster3: Cluster, start: Start) -> None:
+    """A shell that has become `run` leaves it what it has started."""
+    helper = "sleep 60 >/dev/null 2>&1 & echo $!"
+    script = f'set -m; {helper}; set +m; {helper}; exec "$@"'
+    command = start("run", "job", "--", "true", nodes=cluster3.urls,
+                    program=("bash", "-c", script, "bash", *PROGRAM))  # fmt: skip
+    helpers = [int(command.line()) for _ in range(2)]
+    try:
+        assert command.end().code == 0
+        assert all(is_alive(helper) for helper in helpers)
+    finally:
+        for pid in helpers:
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_ctrl_c_ends_a_script_and_its_job(cluster3: Cluster) -> None:
+    """A shell around `run` is interrupted, too, although the command's group has gone before."""
+    run = f"{PROGRAM[0]} run job -- bash -c 'set -m; {STEP_TOLD} & wait'"
+    with Terminal(program=("bash", "-c", f"{run}; echo next"), nodes=cluster3.urls) as shown:
+        step = int(shown.expect(r"step=(\d+)\n"))
+        eventually(lambda: shown.foreground() not in (0, shown.pid))
+        shown.type("\x03")
+        status, text = shown.end()
+    assert status != 0
+    assert "next" not in text
+    assert not is_alive(step)
+    assert is_free(cluster3, "job")
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _has_terminal(shell: Terminal, pid: int) -> bool:
+    """Whether the process is `run`, and in the foreground."""
+    is_run = Path(f"/proc/{pid}/comm").read_text() == "quorlock\n"
+    return is_run and shell.foreground() == os.getpgid(pid)
+
+
+def test_keys_reach_a_job_that_is_left(cluster3: Cluster) -> None:
+    """Nothing of the command's group is left that could have the terminal."""
+    run = f"{PROGRAM[0]} run --ttl 2s job -- bash -c 'set -m; {STEP_TOLD} & exit 3'"
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"{run}\n")
+        step = int(shell.expect(r"step=(\d+)\n"))
+        eventually(lambda: _has_terminal(shell, _parent(step)))
+        shell.type("\x1a")
+        shell.expect(r"(?s)Stopped.*?\nready\$ ")
+        eventually(lambda: state(step) == "T")
+        shell.type("fg\n")
+        eventually(lambda: state(step) != "T")
+        shell.type("\x03")
+        shell.type("echo status=$?\n")
+        assert shell.expect(r"status=(\d+)\n") == "3"
+        assert not is_alive(step)
+    assert is_free(cluster3, "job")
+
+
+def test_a_lost_lock_ends_a_shell_and_its_job(cluster3: Cluster) -> None:
+    """The job has the terminal, and an interactive shell ignores SIGTERM."""
+    inner = "bash --norc --noprofile --noediting -i"
+    run = f"{PROGRAM[0]} run --ttl 1s --grace 500ms job -- {inner}"
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"{run}\n")
+        shell.expect(r"ready\$ ")
+        shell.type(f"{STEP_TOLD}\n")
+        step = int(shell.expect(r"step=(\d+)\n"))
+        _lose(cluster3)
+        shell.expect(r"ready\$ ")
+        shell.type("echo status=$?\n")
+        assert shell.expect(r"status=(\d+)\n") == "76"
+        assert not is_alive(step)
