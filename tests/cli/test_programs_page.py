@@ -49,3 +49,21 @@ def test_a_script_puts_itself_under_the_lock(cluster3: Cluster, tmp_path: Path) 
     script = _script(tmp_path, f'{_block("sh")}echo "$QUORLOCK_RESOURCE: $1|$2"; exit 7\n')
     ended = call("one two", "3", nodes=cluster3.urls, program=(str(script),), env={"PATH": PATH})
     assert (ended.code, ended.out, ended.err) == (7, "nightly: one two|3\n", "")
+
+
+def test_such_a_script_takes_the_lock_also_with_the_variables_of_an_earlier_one(
+    cluster3: Cluster, tmp_path: Path
+) -> None:
+    script = _script(tmp_path, f'{_block("sh")}echo "$QUORLOCK_SEQUENCER"\n')
+    given = {"PATH": PATH, "QUORLOCK_RESOURCE": "nightly", "QUORLOCK_SEQUENCER": "nightly@1"}
+    ended = call(nodes=cluster3.urls, program=(str(script),), env=given)
+    assert (ended.code, ended.err) == (0, "")
+    name, token = ended.out.strip().split("@")
+    assert name == "nightly"
+    assert int(token) > 1
+
+
+def test_such_a_script_under_another_lock_takes_its_own(cluster3: Cluster, tmp_path: Path) -> None:
+    script = _script(tmp_path, f'{_block("sh")}echo "$QUORLOCK_RESOURCE"\n')
+    ended = call("run", "other", "--", str(script), nodes=cluster3.urls, env={"PATH": PATH})
+    assert (ended.code, ended.out, ended.err) == (0, "nightly\n", "")
