@@ -60,7 +60,9 @@ def test_a_replica_does_not_count_beside_its_master(cluster3: Cluster, servers: 
     eventually(lambda: replica.command("GET", "job") == "holder")
     nodes = [cluster3[0].url, replica.url, cluster3[1].url]
     ended = call("status", "--json", "job", nodes=nodes)
-    assert [node["says"] for node in json.loads(ended.out)[0]["nodes"]] == ["held", "error", "free"]
+    told = json.loads(ended.out)[0]["nodes"]
+    assert [node["says"] for node in told] == ["held", "error", "free"]
+    assert told[0].keys() == told[1].keys() == told[2].keys()
     assert ended.code == 69
     assert "it is a replica" in call("status", "job", nodes=nodes).out
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,15 +49,24 @@ def cluster(servers: Servers) -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize(
+def _states(told: dict[str, Any], cluster: Cluster) -> list[str]:
+    """The states of the nodes, those in order first."""
+    states = {node["node"]: node["state"] for node in told["nodes"]}
+    return [states[url] for url in (cluster.urls[0], cluster.urls[2], cluster.urls[1])]
+
+
+each_way = pytest.mark.parametrize(
     ("break_it", "words"),
     [
-        (_fill, "maxmemory"),
-        (_want_replicas, "min-replicas-to-write"),
-        (_fail_to_save, "disk"),
+        (_fill, "raise its memory limit (maxmemory)"),
+        (_want_replicas, "lower its min-replicas-to-write"),
+        (_fail_to_save, "see its disk and log"),
     ],
     ids=["full", "no-replicas", "no-disk"],
 )
+
+
+@each_way
 def test_doctor_tells_of_servers_that_take_no_writes(
     cluster: Cluster, break_it: Break, words: str
 ) -> None:
@@ -68,9 +79,30 @@ def test_doctor_tells_of_servers_that_take_no_writes(
         assert (code, told["usable_nodes"]) == (status, 3 - broken)
         found = [it for it in told["findings"] if it["code"] == "unwritable"]
         assert [it["node"] for it in found] == cluster.urls[1 : broken + 1]
-        assert all(words in it["problem"] + it["remedy"] for it in found)
+        assert all(words in it["remedy"] for it in found)
+        assert {it["remedy"] for it in found} == {found[0]["remedy"]}
+        assert all(re.search(r"\w\.\.\.$|\.$", it["problem"]) for it in found)
+        assert _states(told, cluster) == ["healthy"] * (3 - broken) + ["refusing"] * broken
+        shown = json.loads(call("nodes", "--json", nodes=cluster.urls).out)
+        assert _states({"nodes": shown}, cluster) == _states(told, cluster)
     assert codes(told) <= {"no-quorum", "unwritable", "undecided"}
     assert call("run", "--try", "job", "--", "true", nodes=cluster.urls).code == 69
+
+
+@each_way
+def test_doctor_tells_the_same_of_them_where_the_guards_have_seen_it(
+    servers: Servers, break_it: Break, words: str
+) -> None:
+    """They write to a server that is new to them."""
+    cluster = servers(3, appendonly=True)
+    for server in cluster:
+        break_it(server)
+    code, told = doctor(cluster.urls)
+    assert (code, told["usable_nodes"]) == (2, 0)
+    found = [it for it in told["findings"] if it["code"] != "no-quorum"]
+    assert [it["code"] for it in found] == ["unwritable"] * 3
+    assert all(words in it["remedy"] for it in found)
+    assert {node["state"] for node in told["nodes"]} == {"refusing"}
 
 
 @pytest.mark.parametrize(

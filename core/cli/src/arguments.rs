@@ -43,7 +43,7 @@ pub(crate) struct Common {
     /// How long nodes that do not answer are waited for, in all.
     #[arg(long, global = true, value_name = "DURATION", default_value = "2s", value_parser = patience, allow_hyphen_values = true)]
     pub(crate) timeout: Duration,
-    /// Print JSON.
+    /// Print JSON. Not with run: its output is the command's.
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Print nothing that the exit code tells.
@@ -97,7 +97,7 @@ pub(crate) enum Shell {
 /// and all processes of its group have ended. On Linux it also waits for processes in other groups, as
 /// under timeout or with the job control of a shell; not for those with a session of their own (setsid). Exits as the command does, with 128 + the signal that
 /// ended it, 75 if another holds the lock, 69 without a quorum, 76 if the lock was lost while the
-/// command ran, 127 or 126 if it cannot be found or executed, and 64 for a wrong command line.
+/// command ran, 127 or 126 if it cannot be found or executed (127 also if its interpreter is missing), and 64 for a wrong command line.
 ///
 /// Prints nothing unless something goes wrong. The command finds QUORLOCK_RESOURCE,
 /// QUORLOCK_FENCING_TOKEN, QUORLOCK_TOKEN, QUORLOCK_SEQUENCER and QUORLOCK_TTL_MS in its

@@ -2,11 +2,13 @@
 //! `terminal` own the parts of the system, `supervision` what is done about each event.
 
 mod child;
+mod not_started;
 mod orphans;
 mod signals;
 mod supervision;
 mod terminal;
 
+use std::env;
 use std::sync::Once;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -44,11 +46,20 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
             mention(&notice.to_string());
         }
     });
-    if is_verbose {
+    let around = options.names.iter().find(|name| is_held_around(name)).cloned();
+    if is_verbose || around.is_some() {
         let once = Once::new();
         let waiting = Interest::NONE.and(EventName::Waiting);
-        manager =
-            manager.on_events(waiting, move |event| once.call_once(|| mention(&event.to_string())));
+        manager = manager.on_events(waiting, move |event| {
+            once.call_once(|| {
+                if is_verbose {
+                    mention(&event.to_string());
+                }
+                if let Some(name) = &around {
+                    mention(&format!("'{name}' {MAY_BE_HELD_AROUND}"));
+                }
+            });
+        });
     }
     if !options.owner.is_empty() {
         manager = manager.owner(options.owner.iter().cloned());
@@ -95,6 +106,14 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
         .start(&mut signals)
         .map(|child| Supervision::new(child, terminal, &held.lease, options.grace).run(&events));
     held.finish(&locks, result)
+}
+
+/// Whether this process was started under a `run` that holds the lock, or held it when the variable was set.
+fn is_held_around(name: &str) -> bool {
+    let Ok(resource) = env::var("QUORLOCK_RESOURCE") else { return false };
+    // Several names are written as in a sequencer.
+    let several = format!("{resource}@1").parse::<Sequencer>();
+    resource == name || several.is_ok_and(|it| it.resources().iter().any(|it| it == name))
 }
 
 fn lock(locks: &Redlock, options: &Run) -> Lock {
@@ -223,5 +242,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }
 
+const MAY_BE_HELD_AROUND: &str = "may be held by the `quorlock run` that started this: then it cannot be had before that \
+    ends";
 /// How long the nodes that are not needed for the outcome have to answer to the release.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -9,7 +9,7 @@ mod shown;
 use std::time::{Duration, Instant};
 
 use futures::future::join;
-use quorlock::{Address, Fault, NodeState, ServerConnection};
+use quorlock::{Address, Fault, FaultKind, NodeState, ServerConnection};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -83,7 +83,9 @@ impl Survey {
             endpoint: address.endpoint(),
             state: match left_out {
                 Some(fault) => NodeState::Refusing(fault.clone()),
-                None => told(states.next().unwrap_or(NodeState::Connecting), &facts),
+                None => {
+                    refusing(told(states.next().unwrap_or(NodeState::Connecting), &facts), &facts)
+                }
             },
             has_tls: address.has_tls(),
             is_declared_durable: address.is_durable(),
@@ -160,6 +162,18 @@ fn told(state: NodeState, facts: &Result<Facts, Fault>) -> NodeState {
     match (state, facts) {
         (NodeState::Connecting, Err(fault)) => NodeState::Down(fault.clone()),
         (NodeState::Down(_), Err(fault)) if is_silence(fault) => NodeState::Down(fault.clone()),
+        (state, _) => state,
+    }
+}
+
+/// The state of a node, also if its server refuses writes and the guards, which write seldom, have not seen that.
+fn refusing(state: NodeState, facts: &Result<Facts, Fault>) -> NodeState {
+    let words = facts.as_ref().ok().and_then(|facts| facts.refused_write.as_ref());
+    match (state, words) {
+        (NodeState::Healthy | NodeState::Connecting, Some(words)) => {
+            let words = format!("it takes no writes now: {words}");
+            NodeState::Refusing(Fault::new(FaultKind::Unwritable, words))
+        }
         (state, _) => state,
     }
 }

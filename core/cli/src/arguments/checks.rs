@@ -34,6 +34,11 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arg
         )));
     }
     if let Command::Run(run) = &arguments.command {
+        if arguments.common.json {
+            return Err(Failure::usage(
+                "run prints no JSON, since its output is the command's: read its exit code",
+            ));
+        }
         check_run(run)?;
     }
     Ok(arguments)

@@ -141,30 +141,29 @@ fn row(reading: &Reading, quorum: &Quorum) -> Vec<Cell> {
 }
 
 fn as_json(name: &str, readings: &[Reading], quorum: &Quorum) -> Value {
-    let node = |reading: &Reading| match &reading.says {
-        Ok(None) => json!({"node": reading.address, "says": "free"}),
-        Ok(Some(key)) => json!({
+    let node = |reading: &Reading| {
+        let (key, fault) = match &reading.says {
+            Ok(key) => (key.as_ref(), None),
+            Err(fault) => (None, Some(fault)),
+        };
+        let (left, untold) = match key.map(|key| &key.left) {
+            Some(Left::In(left)) => (Some(rounded(left.as_secs_f64())), None),
+            Some(Left::Untold(why)) => (None, Some(why)),
+            Some(Left::Never) | None => (None, None),
+        };
+        let held = if key.is_some() { "held" } else { "free" };
+        json!({
             "node": reading.address,
-            "says": "held",
-            "holder": key.holder.for_programs(),
-            "owner": key.owner.as_ref().map(|owner| &owner.owner),
-            "left_seconds": match &key.left {
-                Left::In(left) => Some(rounded(left.as_secs_f64())),
-                Left::Never | Left::Untold(_) => None,
-            },
-            "left_error": match &key.left {
-                Left::Untold(why) => Some(why),
-                Left::In(_) | Left::Never => None,
-            },
-            "fencing_token": key.token,
-            "waiters": key.waiters,
-        }),
-        Err(fault) => json!({
-            "node": reading.address,
-            "says": "error",
-            "code": fault.kind().code(),
-            "error": fault.to_string(),
-        }),
+            "says": fault.map_or(held, |_| "error"),
+            "holder": key.map(|key| key.holder.for_programs()),
+            "owner": key.and_then(|key| key.owner.as_ref()).map(|owner| &owner.owner),
+            "left_seconds": left,
+            "left_error": untold,
+            "fencing_token": key.and_then(|key| key.token),
+            "waiters": key.and_then(|key| key.waiters),
+            "code": fault.map(|fault| fault.kind().code()),
+            "error": fault.map(ToString::to_string),
+        })
     };
     let (state, holder) = match quorum {
         Quorum::Free => ("free", None),

@@ -16,6 +16,7 @@ use nix::sys::signal::{
 };
 use nix::unistd::{Pid, getpgrp, getpid, getppid};
 
+use super::not_started::not_started;
 use super::orphans::Orphans;
 use super::signals::{Signal, restore_all};
 use super::terminal::Terminal;
@@ -257,12 +258,4 @@ fn pass_on(stream: impl AsFd) {
 fn adopt_orphans() {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = nix::sys::prctl::set_child_subreaper(true);
-}
-
-fn not_started(program: &OsString, error: &io::Error) -> Failure {
-    let program = program.to_string_lossy();
-    if error.kind() == io::ErrorKind::NotFound {
-        return Failure::new(code::NOT_FOUND, format!("{program}: command not found"));
-    }
-    Failure::new(code::NOT_EXECUTABLE, format!("{program}: cannot be executed: {error}"))
 }

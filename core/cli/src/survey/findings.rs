@@ -127,21 +127,19 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
                 },
             ))
         }
-        // The finding about its access list names all that is missing.
-        NodeState::Refusing(fault)
-            if fault.kind() == FaultKind::NotPermitted && node.lacks_rights() =>
-        {
-            None
-        }
-        // So does the one about its commands; the guards cannot do without some of these.
-        NodeState::Refusing(fault) | NodeState::Down(fault)
-            if fault.kind() == FaultKind::Other
-                && is_unknown_command(fault.detail())
-                && node.lacks_commands() =>
-        {
-            None
-        }
+        NodeState::Refusing(fault) | NodeState::Down(fault) if is_told_apart(node, fault) => None,
         NodeState::Refusing(fault) | NodeState::Down(fault) => Some(of_fault(survey, node, fault)),
+    }
+}
+
+/// Whether another finding tells of it: the one about the access list or the commands, which names all that is missing
+/// (the guards cannot do without some of these), or the one about refused writes.
+fn is_told_apart(node: &Node, fault: &Fault) -> bool {
+    match fault.kind() {
+        FaultKind::NotPermitted => node.lacks_rights(),
+        FaultKind::Other => is_unknown_command(fault.detail()) && node.lacks_commands(),
+        FaultKind::Unwritable => true,
+        _ => false,
     }
 }
 
@@ -191,9 +189,6 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
             ("same-cluster", "name servers that know nothing of each other")
         }
         FaultKind::Tls => ("tls", "correct the certificate, or the TLS settings in the address"),
-        FaultKind::Unwritable => {
-            ("unwritable", "see the server's memory limit, replicas, disk and log")
-        }
         FaultKind::TooManyClients => (
             "too-many-clients",
             "raise maxclients, or see which clients keep so many connections (CLIENT LIST)",
@@ -203,9 +198,11 @@ fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
             ("no-database", "correct the number of the database at the end of the address")
         }
         FaultKind::Busy => ("busy", "wait until it has started, or see its slow scripts"),
-        FaultKind::WrongType | FaultKind::Garbled | FaultKind::Quarantined | FaultKind::Other => {
-            ("fault", "see the server's log")
-        }
+        FaultKind::WrongType
+        | FaultKind::Garbled
+        | FaultKind::Quarantined
+        | FaultKind::Unwritable
+        | FaultKind::Other => ("fault", "see the server's log"),
     };
     Finding::of(node, code, fault.detail(), remedy)
 }

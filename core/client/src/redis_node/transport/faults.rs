@@ -28,10 +28,34 @@ pub(super) fn io_words(error: &io::Error) -> String {
 
 /// The text that the other side sent, made fit for one line of a log.
 pub(crate) fn plain(text: &str) -> String {
-    let text: String =
-        text.chars().map(|c| if alters_line(c) { ' ' } else { c }).take(LONGEST_QUOTE).collect();
-    text.trim().to_owned()
+    let shown = |c| if alters_line(c) { ' ' } else { c };
+    // One more than is quoted tells whether that is all.
+    let text: String = text.chars().map(shown).take(LONGEST_QUOTE + 1).collect();
+    let Some((limit, _)) = text.char_indices().nth(LONGEST_QUOTE) else {
+        return text.trim().to_owned();
+    };
+    let end = text.trim_end().rfind(' ').filter(|end| *end > limit / 2).unwrap_or(limit);
+    format!("{}...", text[..end].trim())
 }
 
 /// In characters.
 const LONGEST_QUOTE: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn a_long_text_is_cut_at_a_word() {
+        let word = "word ";
+        assert_eq!(plain(&word.repeat(60)), word.repeat(60).trim());
+        assert_eq!(plain(&word.repeat(61)), format!("{}...", word.repeat(60).trim()));
+        assert_eq!(
+            plain(&format!("{}longer", word.repeat(59))),
+            format!("{}...", word.repeat(59).trim())
+        );
+        assert_eq!(plain(&"\u{e9}".repeat(300)), "\u{e9}".repeat(300));
+        assert_eq!(plain(&"\u{e9}".repeat(301)), format!("{}...", "\u{e9}".repeat(300)));
+        assert_eq!(plain("\ttwo\nlines\r\n"), "two lines");
+    }
+}
