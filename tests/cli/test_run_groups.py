@@ -78,6 +78,17 @@ def test_a_step_that_ignores_sigterm_is_killed(cluster3: Cluster, start: Start, 
     assert not is_alive(step)
 
 
+def test_a_step_that_is_found_after_the_grace_has_one_of_its_own(
+    cluster3: Cluster, start: Start
+) -> None:
+    """The script ignores SIGTERM, so that its step is found when it was killed."""
+    script = f"trap '' TERM; {TIMEOUT.format(STUBBORN)}"
+    command, step = _started(start, cluster3, script, "--grace", "300ms")
+    _lose(cluster3)
+    assert command.end().code == 76
+    assert not is_alive(step)
+
+
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT"])
 @each_way
 def test_a_signal_that_ends_reaches_the_step(
