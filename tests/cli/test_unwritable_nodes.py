@@ -128,8 +128,10 @@ def test_a_forced_release_that_deletes_nothing(cluster: Cluster) -> None:
     _want_replicas(cluster[0])
     ended = call(*BY_FORCE, nodes=cluster.urls)
     assert (ended.code, ended.out) == (3, "")
-    said = f"'job' was not released: no key of mine was deleted: {cluster.urls[0]}: NOREPLICAS"
+    said = f"'job' was not released: no key of mine was deleted: {cluster.urls[0]}: "
+    # Redis 6.2 puts the place in the script before its reason.
     assert said in ended.err
+    assert "NOREPLICAS " in ended.err
     told = json.loads(call("--json", *BY_FORCE, nodes=cluster.urls).out)
     assert (told["outcome"], told["deleted_on"]) == ("held-by-another", [])
     assert list(told["failed"]) == [cluster.urls[0]]
