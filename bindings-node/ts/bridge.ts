@@ -131,6 +131,29 @@ export function afterAlive(millis: number, callback: () => void): () => void {
   }
 }
 
+/**
+ * As {@link afterAlive}, but does not count time in which the event loop was busy and read nothing: the time passes in
+ * steps, and one that ends late counts no more than another. Calls `onStep` after each but the last.
+ */
+export function afterFree(
+  millis: number,
+  callback: () => void,
+  onStep: () => void = () => {},
+): () => void {
+  let left = STEPS
+  let cancel = (): void => {}
+  const step = (): void => {
+    cancel = afterAlive(millis / STEPS, () => {
+      left -= 1
+      if (left === 0) return callback()
+      step()
+      onStep()
+    })
+  }
+  step()
+  return () => cancel()
+}
+
 /** This environment's connection to the native half. */
 export function bridge(): Bridge {
   if (own === undefined) {
@@ -244,6 +267,8 @@ function nextId(): number {
   return lastId
 }
 
+/** Of {@link afterFree}: enough to send a question, and to read its answer, in a program that is always busy. */
+const STEPS = 5
 /** After this many operations the engine is woken without waiting for the turn to end. */
 const PART = 32
 /** How many results are handled before their awaiters run. */

@@ -15,8 +15,13 @@ export interface ClientObject {
   readonly follows: boolean
   /** Its user name and password now. */
   login(): readonly [unknown, unknown]
-  /** Asks it for the database that it uses; undefined if it has no connection that could use one. */
-  ask(): Promise<Answer> | undefined
+  /**
+   * The number of its connection, as far as it shows one: another connection may use another database.
+   * 0 while it connects; undefined if it cannot be asked, and is taken for what it says itself.
+   */
+  connection(): number | undefined
+  /** Asks it for the database that it uses. */
+  ask(): Promise<Answer>
 }
 
 /** Which database a client uses. */
@@ -68,26 +73,30 @@ function ofIoredis(client: Record<string, unknown>): ClientObject {
     now: () => placeOf(selected(), options['keyPrefix']),
     follows: true,
     login: () => [options['username'], options['password']],
+    // It begins each connection with what it says itself: only a SELECT that it has not noticed is asked for.
+    connection: () => (canAskIoredis(client) ? 1 : undefined),
     ask: () => askIoredis(client),
   }
+}
+
+/** Whether a client of ioredis has a connection, or will have one, and may send a question over it. */
+function canAskIoredis(client: Record<string, unknown>): boolean {
+  const isConnected = client['status'] === 'ready' || client['status'] === 'connect'
+  const condition = asObject(client['condition'])
+  return (isConnected || hasQueued(client)) && condition !== undefined && !condition['subscriber']
 }
 
 /**
  * ioredis follows the command only if it is spelt `select`, and then selects the same again on each new
  * connection.
  */
-function askIoredis(client: Record<string, unknown>): Promise<Answer> | undefined {
-  const condition = asObject(client['condition'])
-  const isConnected = client['status'] === 'ready' || client['status'] === 'connect'
-  if (!(isConnected || hasQueued(client)) || condition === undefined) return undefined
-  const followed = Number(condition['select'] ?? 0)
+async function askIoredis(client: Record<string, unknown>): Promise<Answer> {
+  const followed = Number(asObject(client['condition'])?.['select'] ?? 0)
   // By a pipeline, because it never overtakes the commands that wait for the connection.
   const pipeline = (client as unknown as Pipelines).pipeline([['client', 'info']])
-  return pipeline.exec().then((replies) => {
-    const [error, info] = replies?.[0] ?? [new Error('no reply'), undefined]
-    if (error) throw error
-    return { db: databaseIn(info), followed }
-  })
+  const [error, info] = (await pipeline.exec())?.[0] ?? [new Error('no reply'), undefined]
+  if (error) throw error
+  return { db: databaseIn(info), followed }
 }
 
 /** node-redis: `options` with a `socket`; absent parts mean the default. */
@@ -119,8 +128,15 @@ function ofNodeRedis(client: object, object: Record<string, unknown>): ClientObj
     now: () => placeOf(options['database'], prefix()),
     follows: false,
     login: () => [options['username'], options['password']],
-    ask: () => (object['isOpen'] === true ? askNodeRedis(object, options) : undefined),
+    connection: () => connectionOfNodeRedis(object),
+    ask: () => askNodeRedis(object, options),
   }
+}
+
+/** Version 4 does not count its connections. */
+function connectionOfNodeRedis(client: Record<string, unknown>): number | undefined {
+  if (client['isOpen'] !== true) return undefined
+  return client['isReady'] === false ? 0 : Number(client['socketEpoch'] ?? 1)
 }
 
 /** The options that node-redis was created with do not say what it has selected since. */

@@ -4,8 +4,9 @@
 
 import type { Answer, ClientObject, Place } from './client_objects'
 import { ConfigError, QuorumUnreachableError } from './errors'
-import { afterAlive } from './bridge'
+import { afterFree } from './bridge'
 import { uptime } from './event_loop'
+import { native, type NativeLease, type NodeVote } from './native'
 import { orAborted, reasonOf } from './signals'
 
 /** A client object with what it used when it was read. */
@@ -14,15 +15,32 @@ interface Watched {
   readonly index: number
   readonly login: readonly [unknown, unknown]
   place: Place
-  /** Whether its database is known: the server told it, or it can have no other than it says. */
-  isKnown: boolean
-  isAsked: boolean
-  /** Whether it has not answered the last question yet. */
+  /** The connection over which it told its database, or the server refused to tell it; 0 if it has to be asked. */
+  toldBy: number
+  /** Whether a question to it is on its way. */
   isAsking: boolean
-  /** Whether a question to it has ended. */
-  hasAnswered: boolean
+  /** Ends the moment for which locks wait for the answer; undefined if they do not wait. */
+  endMoment: (() => void) | undefined
+  /** Why the last question failed. */
+  why: string
+  /** Whether the user was told that the server refuses to tell its database. */
+  isRefusalTold: boolean
   /** Whether the user was told that its credentials have changed. */
   isLoginTold: boolean
+}
+
+/** What the nodes have said to a lock, in their order. */
+type Votes = () => readonly NodeVote[]
+
+/** For how many milliseconds a caller waits; `null` without a limit. */
+type Patience = () => number | null
+
+/** Who has won a lock. */
+interface Caller {
+  /** When it called, by {@link uptime}. */
+  readonly begun: number
+  readonly patience: Patience
+  readonly signal: AbortSignal | undefined
 }
 
 /** What a check reports besides errors: `index` is the node's. */
@@ -32,6 +50,8 @@ export interface StateListener {
    * Returns whether those could be used instead.
    */
   databases(found: ReadonlyMap<number, number>): boolean
+  /** Whether nothing is locked any more. */
+  isClosed(): boolean
   /** A warning that a person should read. */
   warn(name: string, message: string, index: number): void
 }
@@ -42,88 +62,127 @@ export class ClientStates {
   readonly #addressOf: (index: number) => string
   readonly #listener: StateListener
   readonly #size: number
-  /** Pending while databases are asked for that only the clients themselves know. */
-  #asking: Promise<void> | undefined
-  #isSettled: boolean
-  /** When the clients were asked last, once the first lock was allowed. */
-  #askedAt = 0
-  #onAnswer: () => void = () => {}
+  /** Whether a lock was allowed: what was read until then may not change any more. */
+  #isSettled = false
+  /** When all clients were asked last. */
+  #askedAt = -Infinity
+  /** What looks again after each answer. */
+  readonly #waits = new Set<() => void>()
   #mistake: string | undefined
 
-  /** `objects` in the order of the nodes; undefined for a node that is no client object. */
   constructor(
-    objects: ReadonlyArray<ClientObject | undefined>,
+    nodes: ReadonlyArray<{ readonly object: ClientObject | undefined }>,
     addressOf: (index: number) => string,
     listener: StateListener,
   ) {
-    this.#size = objects.length
+    this.#size = nodes.length
     this.#addressOf = addressOf
     this.#listener = listener
-    this.#watched = objects.flatMap((object, index) =>
+    this.#watched = nodes.flatMap(({ object }, index) =>
       object === undefined
         ? []
         : [
             {
               ...{ object, index, place: object.now(), login: object.login() },
-              ...{ isKnown: false, isAsked: false, isAsking: false, hasAnswered: false },
-              isLoginTold: false,
+              ...{ toldBy: 0, isAsking: false, endMoment: undefined, why: '' },
+              ...{ isRefusalTold: false, isLoginTold: false },
             },
           ],
     )
-    this.#isSettled = this.#watched.length === 0
-    this.#compare()
+    this.#compare(({ object }) => object.follows)
   }
 
   /**
    * Throws a {@link ConfigError} if a client uses other keys by now than those that this Redlock
-   * locks. Returns a promise that rejects with it if clients have to be asked: before the first lock,
-   * where it rejects with a {@link QuorumUnreachableError} if too few of them answer in time, and
-   * before a lock after a second without such a question. `patience` tells for how many milliseconds the caller waits;
-   * `null` without a limit.
+   * locks. Returns a promise that rejects with it if clients have to be asked: those that have not told
+   * their database over their present connection, and all of them when a second has passed since. It rejects with a
+   * {@link QuorumUnreachableError} if no majority has told it in time.
    */
-  check(patience?: () => number | null): Promise<void> | undefined {
-    for (const watched of this.#watched) this.#checkOne(watched)
-    if (!this.#isSettled) {
-      this.#asking ??= this.#settle().finally(() => (this.#asking = undefined))
-      const limit = patience?.() ?? PATIENCE
-      return limit < PATIENCE ? this.#within(limit, this.#asking) : this.#asking
-    }
-    this.#throwMistake()
-    return this.#askAgain()
-  }
-
-  #throwMistake(): void {
-    if (this.#mistake !== undefined) throw new ConfigError(this.#mistake)
+  check(patience?: Patience): Promise<void> | undefined {
+    if (this.#watched.length === 0 || this.#listener.isClosed()) return undefined
+    this.#compareNow()
+    const isDue = uptime() - this.#askedAt >= ASK_AGAIN_AFTER
+    if (isDue) this.#askedAt = uptime()
+    this.#ask(this.#watched.filter((watched) => isDue || !isTold(watched)))
+    if (this.#isReady()) return void this.#settle()
+    return this.#hear(Math.min(patience?.() ?? PATIENCE, PATIENCE))
   }
 
   /**
-   * Asks the clients again, to notice what they have selected since. A lock waits for a majority of
-   * their answers, but only for a moment: a client may be busy with a command that blocks. The later
-   * answers count for the next lock.
+   * Checks again when a lock was won, and withdraws its `lease` if it does not count: if a client uses other keys by
+   * now, or too few of the nodes that granted it have clients that have told their database. Rejects as {@link check} does.
    */
-  #askAgain(): Promise<void> | undefined {
-    if (uptime() - this.#askedAt < ASK_AGAIN_AFTER) return undefined
-    this.#askedAt = uptime()
-    const answers = this.#watched.flatMap((watched) => {
-      const answer = watched.isAsking ? undefined : watched.object.ask()
-      return answer === undefined ? [] : [this.#learn(watched, answer)]
-    })
-    if (answers.length === 0) return undefined
-    return this.#mostOf(answers).then(() => this.#throwMistake())
+  confirm(lease: NativeLease, caller: Caller): Promise<void> | undefined {
+    if (this.#watched.length === 0 || native.degraded(lease)) return undefined
+    return this.#confirm(lease, caller)
   }
 
-  #mostOf(answers: readonly Promise<void>[]): Promise<void> {
-    return new Promise((resolve) => {
-      const cancel = afterAlive(PATIENCE_AGAIN, resolve)
-      let count = 0
-      for (const answer of answers)
-        void answer.then(() => {
-          count += 1
-          if (count * 2 <= this.#size && count < answers.length) return
-          cancel()
-          resolve()
-        })
+  async #confirm(lease: NativeLease, { begun, patience, signal }: Caller): Promise<void> {
+    const votes = (): NodeVote[] => native.votes(lease)
+    const limit = (): number => Math.max((patience() ?? Infinity) - (uptime() - begun), TO_CONFIRM)
+    try {
+      // Where the server answers, the client will, too, unless it is busy.
+      for (const watched of this.#watched.filter(({ isAsking }) => isAsking))
+        if (votes()[watched.index]?.outcome === 'granted') this.#awaitMoment(watched)
+      const asking = this.check(limit)
+      if (asking !== undefined) await timed(asking, signal)
+      if (!this.#isReady(votes)) await timed(this.#hear(Math.min(limit(), PATIENCE), votes), signal)
+      if (signal?.aborted) throw reasonOf(signal)
+    } catch (error) {
+      native.withdraw(lease)
+      throw error
+    }
+  }
+
+  /**
+   * Waits for the clients that were asked: for all of them a moment, because one may be busy with a command that
+   * blocks, and for a majority `millis` milliseconds. Later answers count for the next lock.
+   */
+  async #hear(millis: number, votes?: Votes): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const look = (): void => {
+        if (this.#isReady(votes)) end()
+      }
+      const end = (): void => {
+        cancel()
+        this.#waits.delete(look)
+        resolve()
+      }
+      const again = (): void => {
+        this.#ask(this.#untold())
+        look()
+      }
+      const cancel = afterFree(millis, end, again)
+      this.#waits.add(look)
     })
+    this.#compareNow()
+    if (!this.#hasMajority(votes)) throw this.#unreachable(millis)
+    this.#settle()
+  }
+
+  #isReady(votes?: Votes): boolean {
+    return (
+      this.#watched.every(({ endMoment }) => endMoment === undefined) && this.#hasMajority(votes)
+    )
+  }
+
+  /** Whether a majority of databases is known, and of a lock that was won by `votes`, on nodes that have granted it. */
+  #hasMajority(votes?: Votes): boolean {
+    const untold = new Set(this.#untold().map(({ index }) => index))
+    if (untold.size === 0) return true
+    const counts = votes?.().filter(
+      ({ outcome }, index) => outcome === 'granted' && !untold.has(index),
+    )
+    return (counts?.length ?? this.#size - untold.size) * 2 > this.#size
+  }
+
+  #untold(): Watched[] {
+    return this.#watched.filter((watched) => !isTold(watched))
+  }
+
+  #compareNow(): void {
+    if (this.#mistake !== undefined) throw new ConfigError(this.#mistake)
+    for (const watched of this.#watched) this.#checkOne(watched)
   }
 
   #checkOne(watched: Watched): void {
@@ -142,29 +201,18 @@ export class ClientStates {
     )
   }
 
-  /** Asks every client whose database is not known, all at once, until a majority is known. */
-  async #settle(): Promise<void> {
-    for (const watched of this.#watched) {
-      if (watched.isKnown || watched.isAsked) continue
-      const answer = watched.object.ask()
-      watched.isKnown = answer === undefined
-      watched.isAsked = answer !== undefined
-      if (answer !== undefined) void this.#learn(watched, answer)
-    }
-    await this.#majority()
-    this.#throwMistake()
-    for (const watched of this.#watched) this.#checkOne(watched)
-    const known = this.#watched.filter(({ isKnown }) => isKnown)
-    this.#compare()
+  /** Makes what the clients have told what this Redlock locks, once. */
+  #settle(): void {
+    if (this.#isSettled) return
+    this.#compare(isTold)
     this.#isSettled = true
-    this.#askedAt = uptime()
     // All must be equal: those that have not answered yet are assumed to be the same as the others.
-    const db = known[0]?.place.db
+    const db = this.#watched.find(isTold)?.place.db
     const found = new Map<number, number>()
     for (const watched of this.#watched) {
-      const { index, object, isKnown } = watched
+      const { index, object } = watched
       if (object.follows) continue
-      if (!isKnown && db !== undefined) watched.place = { ...watched.place, db }
+      if (!isTold(watched) && db !== undefined) watched.place = { ...watched.place, db }
       if (watched.place.db !== object.now().db) found.set(index, watched.place.db)
     }
     if (found.size === 0 || this.#listener.databases(found)) return
@@ -172,66 +220,69 @@ export class ClientStates {
     throw new ConfigError(this.#mistake)
   }
 
-  /**
-   * The answers for a caller that waits for them `millis` milliseconds at most. A loop that was busy until then has yet
-   * to read them.
-   */
-  #within(millis: number, asking: Promise<void>): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const refuse = (): void => reject(this.#untold(millis))
-      const begun = uptime()
-      let cancel = afterAlive(millis, () => {
-        if (uptime() - begun < millis + LATE) refuse()
-        else cancel = afterAlive(TO_READ, refuse)
-      })
-      void asking.then(resolve, reject).finally(() => cancel())
-    })
+  #unreachable(millis: number): QuorumUnreachableError {
+    const untold = this.#untold()
+    const addresses = untold.map(({ index }) => this.#addressOf(index)).join(', ')
+    const why = untold.find((watched) => watched.why !== '')?.why
+    const message = `${addresses}: the client has not told within ${Math.round(millis)} ms which database it uses`
+    return new QuorumUnreachableError(why === undefined ? message : `${message} (${why})`)
   }
 
-  #untold(millis: number): QuorumUnreachableError {
-    const untold = this.#unknown().map(({ index }) => this.#addressOf(index))
-    const message = `${untold.join(', ')}: the client has not told within ${Math.round(millis)} ms which database it uses`
-    return new QuorumUnreachableError(message)
+  /** Asks those of `clients` that can be asked and have no question left to answer. */
+  #ask(clients: readonly Watched[]): void {
+    for (const watched of clients)
+      if (!watched.isAsking && watched.object.connection() !== undefined) void this.#askOne(watched)
   }
 
-  #unknown(): Watched[] {
-    return this.#watched.filter(({ isKnown }) => !isKnown)
-  }
-
-  #majority(): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const cancel = afterAlive(PATIENCE, () => reject(this.#untold(PATIENCE)))
-      this.#onAnswer = (): void => {
-        if ((this.#size - this.#unknown().length) * 2 <= this.#size) return
-        cancel()
-        resolve()
-      }
-      this.#onAnswer()
-    })
-  }
-
-  async #learn(watched: Watched, answer: Promise<Answer>): Promise<void> {
-    const isFirst = !watched.hasAnswered
+  async #askOne(watched: Watched): Promise<void> {
+    const { object } = watched
     watched.isAsking = true
+    this.#awaitMoment(watched)
+    let isTold = true
     try {
-      const { db, followed } = await answer
-      const { place } = watched
-      if (followed !== undefined) {
-        if (db !== followed) this.#mistake ??= this.#hasStrayed(watched, db, followed)
-      } else if (!this.#isSettled) watched.place = { ...place, db }
-      else if (db !== place.db) this.#mistake ??= this.#hasMoved(watched, { ...place, db })
+      this.#learn(watched, await object.ask())
+      watched.why = ''
     } catch (error) {
-      if (isFirst) this.#tellUnknown(watched, error)
+      watched.why = error instanceof Error ? error.message : String(error)
+      isTold = REFUSAL.test(watched.why)
+      if (isTold) this.#tellRefusal(watched)
     }
+    watched.toldBy = isTold ? (object.connection() ?? 0) : 0
     watched.isAsking = false
-    watched.hasAnswered = true
-    watched.isKnown = true
-    this.#onAnswer()
+    watched.endMoment?.()
+    // It was told before the client took its connection for ready, or after it had lost it.
+    if (isTold && watched.toldBy === 0 && this.#waits.size > 0) this.#ask([watched])
+    this.#look()
   }
 
-  #tellUnknown({ object, index, place }: Watched, error: unknown): void {
-    if (object.follows && !mayStray(error)) return
-    const why = error instanceof Error ? error.message : String(error)
+  /** Lets locks wait for the answer of `watched`, for a moment. */
+  #awaitMoment(watched: Watched): void {
+    if (watched.endMoment !== undefined) return
+    const end = (): void => {
+      cancel()
+      watched.endMoment = undefined
+      this.#look()
+    }
+    const cancel = afterFree(MOMENT, end)
+    watched.endMoment = end
+  }
+
+  #look(): void {
+    for (const look of [...this.#waits]) look()
+  }
+
+  #learn(watched: Watched, { db, followed }: Answer): void {
+    const { place } = watched
+    if (followed !== undefined) {
+      if (db !== followed) this.#mistake ??= this.#hasStrayed(watched, db, followed)
+    } else if (!this.#isSettled) watched.place = { ...place, db }
+    else if (db !== place.db) this.#mistake ??= this.#hasMoved(watched, { ...place, db })
+  }
+
+  #tellRefusal(watched: Watched): void {
+    const { object, index, place, why, isRefusalTold } = watched
+    if (isRefusalTold || this.#listener.isClosed()) return
+    watched.isRefusalTold = true
     this.#listener.warn(
       'unknown-database',
       `${this.#addressOf(index)}: its client does not tell which database it has selected (${why}); ` +
@@ -244,13 +295,12 @@ export class ClientStates {
   /**
    * Refuses clients that use different keys: a lock that one of them takes would be invisible to the others.
    */
-  #compare(): void {
-    const isTold = ({ object, isKnown }: Watched): boolean => object.follows || isKnown
-    const first = this.#watched.find(isTold) ?? this.#watched[0]
+  #compare(isKnown: (watched: Watched) => boolean): void {
+    const first = this.#watched.find(isKnown) ?? this.#watched[0]
     if (first === undefined) return
     const other = this.#watched.find((watched) => {
       const { place } = watched
-      const hasOtherDb = isTold(watched) && isTold(first) && place.db !== first.place.db
+      const hasOtherDb = isKnown(watched) && isKnown(first) && place.db !== first.place.db
       return hasOtherDb || place.keyPrefix !== first.place.keyPrefix
     })
     if (other === undefined) return
@@ -289,31 +339,27 @@ export async function timed(asking: Promise<void>, signal?: AbortSignal): Promis
   return uptime() - begun
 }
 
-/**
- * Whether a client that follows what it selects may use another database in spite of this error. The next
- * connection of such a client begins with what it follows, and the server carries out nothing before a
- * log-in.
- */
-function mayStray(error: unknown): boolean {
-  const { name, message } = error as Error
-  return name === 'ReplyError' && !/^(?:NOAUTH|WRONGPASS) /.test(message)
+/** Whether the database of a client is known since its connection was made; one that cannot be asked says it itself. */
+function isTold({ object, toldBy }: Watched): boolean {
+  const connection = object.connection()
+  return connection === undefined || (toldBy !== 0 && toldBy === connection)
 }
 
 function inWords({ db, keyPrefix }: Place): string {
   return `database ${db}${keyPrefix === '' ? ' and no key prefix' : ` and the key prefix '${keyPrefix}'`}`
 }
 
-/** How long clients may take to tell their databases before the first lock, in milliseconds. */
+/** What a server answers that does not permit, or does not know, the question. */
+const REFUSAL = /^(?:NOPERM|ERR unknown (?:sub)?command)/i
+
+/** How long a majority of clients may take to tell their databases, in milliseconds. */
 const PATIENCE = 1000
 
-/** By how much a timer is late if the event loop was busy, in milliseconds. */
-const LATE = 20
-
-/** How long a loop that was busy has to read what has come meanwhile, in milliseconds. */
-const TO_READ = 150
+/** How long a lock that was won at the end of its caller's time may wait for what makes it count, in milliseconds. */
+const TO_CONFIRM = 150
 
 /** How long locks go without asking the clients for their databases again, in milliseconds. */
 const ASK_AGAIN_AFTER = 1000
 
-/** How long one lock waits for such an answer at most, in milliseconds. */
-const PATIENCE_AGAIN = 20
+/** How long a lock waits for all answers to a question, if it needs no more than a majority; in milliseconds. */
+const MOMENT = 20

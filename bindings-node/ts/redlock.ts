@@ -10,6 +10,7 @@ import { type NamedNode, quitClient, readClients, shownClient } from './clients'
 import { defineAsyncDispose } from './dispose'
 import { Emitter } from './emitter'
 import { describe, wrongType } from './errors'
+import { uptime } from './event_loop'
 import { EventSource } from './events'
 import { errorOf, type Operation } from './failures'
 import { checkLock, deliver, giveBack, Lock, type Won } from './lock'
@@ -57,12 +58,9 @@ import { readRoutine, type Routine, useLock } from './using'
  * Of a client object, the user and password are those of its options: what it was given by `auth()`
  * is not read, because no client shows it. The database that it has selected and the key prefix count,
  * too; they must be the same for all, and stay: otherwise, operations reject with a {@link ConfigError}.
- * A client that is connected, or has something to send when it is, is asked for its database: before the
- * first lock, and before a lock when a second has passed since. One of ioredis that has selected it past
- * its own `select()` (by `call('SELECT', 2)`, say) is refused, because it will be elsewhere when it
- * connects again. What node-redis selects between two questions, and ioredis in such a way, counts
- * when it is asked next; what a client of node-redis had selected that is closed when it is asked is not
- * seen.
+ * A connected one is asked for its database, again when a second has passed or it has connected anew:
+ * what it selects in between counts when it is asked next. Where too few tell it, operations reject with a
+ * {@link QuorumUnreachableError}.
  *
  * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
  * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
@@ -123,12 +121,9 @@ export class Redlock extends Emitter {
     this._reports = new Reports(this, this._patience)
     this._eventSource = new EventSource(this, () => this.#native)
     const addresses = (): string[] => native.nodes(this.#native).map(({ address }) => address)
-    this.#clients = addresses().map((address, index) =>
-      shownClient(this.#nodes[index] as NamedNode, address),
-    )
+    this.#clients = addresses().map((at, i) => shownClient(this.#nodes[i] as NamedNode, at))
     this.#all = new Set(this.#clients)
-    const objects = this.#nodes.map(({ object }) => object)
-    this.#states = new ClientStates(objects, (index) => String(addresses()[index]), {
+    this.#states = new ClientStates(this.#nodes, (index) => String(addresses()[index]), {
       databases: (found) => {
         // The nodes have not been asked for anything yet, unless a lock was taken over.
         if (this.#isInUse) return false
@@ -137,6 +132,7 @@ export class Redlock extends Emitter {
         this._eventSource.renew()
         return true
       },
+      isClosed: () => this.isClosed,
       warn: (name, message, index) =>
         this._warn({ name, message, address: String(addresses()[index]) }),
     })
@@ -171,6 +167,7 @@ export class Redlock extends Emitter {
     const millis = readDuration(duration)
     const { given, signal } = readOptions(options)
     if (signal?.aborted) throw reasonOf(signal)
+    const begun = uptime()
     const patience = (): number | null => native.callPatience(this.#native, millis, given)
     const asking = this.#states.check(patience)
     const waited = asking === undefined ? 0 : await timed(asking, signal)
@@ -189,14 +186,17 @@ export class Redlock extends Emitter {
       this._reports.rounds(() => rounds.map((votes) => this._votes(votes, names)))
       throw error
     }
+    const lease = settled.value as NativeLease
+    const confirming = this.#states.confirm(lease, { begun, patience, signal })
+    if (confirming !== undefined) await confirming
     const lock = new Lock(this, {
-      lease: settled.value as NativeLease,
+      lease,
       resources: names,
       value: settled.beside as string,
       isExtended: options?.autoExtend ?? this.settings.autoExtend ?? false,
     })
     lock._report()
-    void deliver(settled.value as NativeLease)
+    void deliver(lease)
     return lock
   }
 
@@ -328,8 +328,8 @@ export class Redlock extends Emitter {
    * Gives up the connections of this Redlock: those that no other one of the process uses are closed
    * (five seconds later if it is only forgotten and collected). Client objects that were passed stay
    * open. Locks that are still held are extended no more. Their release connects once more; other later
-   * operations reject. Doing it twice does nothing more.
-   * Resolves when listeners were called with the events of all that has happened, after one second at most.
+   * operations reject. Doing it twice does nothing more. Resolves when listeners were called with the
+   * events of all that has happened, after one second at most.
    */
   async close(): Promise<void> {
     native.close(this.#native)
