@@ -1,5 +1,7 @@
 // Reads the settings of other libraries' client objects: ioredis 4 to 6, node-redis 4 to 6. Only reads their
-// state, except that they must be asked for the selected database.
+// state, except that they must be asked for the selected database, and node-redis 4 tells by an event that it has connected.
+
+import type { EventEmitter } from 'node:events'
 
 import { asObject, readParts, unusable } from './address'
 import { describe } from './errors'
@@ -113,6 +115,7 @@ function ofNodeRedis(client: object, object: Record<string, unknown>): ClientObj
   const hasLogin = options['username'] != null || options['password'] != null
   if (options['credentialsProvider'] != null && !hasLogin)
     throw unusable("this client's credentialsProvider is code that cannot be taken over")
+  countReady(object)
   // Versions without prefixes accept the option and ignore it.
   const prefix = (): unknown => ('_keyPrefix' in client ? options['keyPrefix'] : undefined)
   const read = (): NodeSpec => {
@@ -133,10 +136,17 @@ function ofNodeRedis(client: object, object: Record<string, unknown>): ClientObj
   }
 }
 
-/** Version 4 does not count its connections. */
 function connectionOfNodeRedis(client: Record<string, unknown>): number | undefined {
   if (client['isOpen'] !== true) return undefined
-  return client['isReady'] === false ? 0 : Number(client['socketEpoch'] ?? 1)
+  return client['isReady'] === false ? 0 : Number(client['socketEpoch'] ?? readyCounts.get(client))
+}
+
+/** Counts the connections of a client of version 4, which does not do so itself. */
+function countReady(client: Record<string, unknown>): void {
+  if ('socketEpoch' in client || readyCounts.has(client)) return
+  readyCounts.set(client, 1)
+  const { on } = client as Partial<Pick<EventEmitter, 'on'>>
+  on?.call(client, 'ready', () => readyCounts.set(client, Number(readyCounts.get(client)) + 1))
 }
 
 /** The options that node-redis was created with do not say what it has selected since. */
@@ -172,6 +182,9 @@ interface CommandSender {
 interface Pipelines {
   pipeline(commands: string[][]): { exec(): Promise<[Error | null, unknown][] | null> }
 }
+
+/** How often clients of node-redis 4 have connected since they were read first, and once more. */
+const readyCounts = new WeakMap<object, number>()
 
 /** Where ioredis keeps commands that were not sent yet, or not answered before the connection was lost. */
 const QUEUES = ['offlineQueue', 'commandQueue', 'prevCommandQueue']
