@@ -7,19 +7,9 @@ import { Redis } from 'ioredis'
 import * as peer from 'redlock'
 import { ConfigError, QuorumUnreachableError, Redlock } from 'quorlock'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { any, IOREDIS, NODE_REDIS } from './support/clients.mjs'
+import { any, IOREDIS, OPEN_NODE_REDIS as nodeRedises } from './support/clients.mjs'
 import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
-
-/** @type {[string, (url: string, options?: any) => Promise<any>][]} */
-const nodeRedises = NODE_REDIS.map(([name, { createClient }]) => [
-  name,
-  async (url, options = {}) => {
-    const client = createClient({ url, ...options })
-    client.on('error', () => {})
-    return client.connect().then(() => client)
-  },
-])
 
 /**
  * Ways to select database 2 that ioredis does not notice.

@@ -31,3 +31,16 @@ export const NODE_REDIS = [
   ['node-redis 5', nodeRedis5],
   ['node-redis 6', nodeRedis],
 ]
+
+/**
+ * By name, what makes a client of node-redis and connects it.
+ * @type {[string, (url: string, options?: any) => Promise<any>][]}
+ */
+export const OPEN_NODE_REDIS = NODE_REDIS.map(([name, { createClient }]) => [
+  name,
+  async (url, options = {}) => {
+    const client = createClient({ url, ...options })
+    client.on('error', () => {})
+    return client.connect().then(() => client)
+  },
+])

@@ -1,0 +1,190 @@
+// Tests that nothing is locked by a client object that has not told its database: where its answer comes late or never,
+// its connection is cut, or this process is too busy to read.
+import assert from 'node:assert/strict'
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Redlock } from 'quorlock'
+import { IOREDIS, OPEN_NODE_REDIS } from './support/clients.mjs'
+import { startServers } from './support/servers.mjs'
+import { eventually } from './support/wait.mjs'
+
+const MOVED = { code: 'CONFIG', message: /uses database 2 .*it used database 0/ }
+const UNTOLD = { code: 'QUORUM_UNREACHABLE', message: /has not told within \d+ ms which database/ }
+/** Longer than locks go without asking again. */
+const A_SECOND = 1100
+
+/** @param {number} millis */
+function keepBusy(millis) {
+  const end = performance.now() + millis
+  while (performance.now() < end);
+}
+
+describe('a client that has not told its database', () => {
+  /** @type {import('./support/servers.mjs').Cluster} */
+  let cluster
+  /** @type {any[]} */
+  let clients = []
+  /** @type {Redlock | undefined} */
+  let redlock
+  before(async () => void (cluster = await startServers(3)))
+  beforeEach(() => cluster.reset())
+  after(() => cluster.close())
+  afterEach(async () => {
+    await redlock?.close()
+    await Promise.allSettled(clients.map(async (client) => client.disconnect()))
+  })
+
+  /**
+   * A Redlock of one client for each server.
+   * @param {(url: string, options?: any) => any} make
+   */
+  async function connected(make, urls = cluster.urls, options = {}) {
+    clients = await Promise.all(urls.map((url) => make(url, options)))
+    redlock = new Redlock(clients)
+    redlock.on('warning', ({ name }) => assert.notEqual(name, 'unknown-database'))
+    return redlock
+  }
+
+  for (const [name, make] of OPEN_NODE_REDIS) {
+    it(`is asked again where its connection was cut: ${name}`, async () => {
+      const proxy = await cluster.servers[0]?.proxy()
+      assert.ok(proxy)
+      const manager = await connected(make, [proxy.url])
+      await clients[0].select(2)
+      await proxy.stall('to_client')
+      const asked = await proxy.expect('INFO')
+      const acquiring = manager.acquire('a', 20_000)
+      await asked.wait()
+      await proxy.reset()
+      await proxy.heal()
+      const { value } = await acquiring
+      assert.equal(await clients[0].get('a'), value)
+      await proxy.close()
+    })
+
+    it(`is asked again where it queues nothing while it connects: ${name}`, async () => {
+      const proxy = await cluster.servers[0]?.proxy()
+      assert.ok(proxy)
+      const options = { disableOfflineQueue: true, socket: { reconnectStrategy: () => 20 } }
+      const manager = await connected(make, [proxy.url], options)
+      await clients[0].select(2)
+      await proxy.refuse()
+      await eventually(() => !clients[0].isReady)
+      const acquiring = manager.acquire('a', 20_000)
+      await proxy.heal()
+      const { value } = await acquiring
+      assert.equal(await clients[0].get('a'), value)
+      await proxy.close()
+    })
+
+    it(`is asked again once it has connected anew: ${name}`, async () => {
+      const manager = await connected(make)
+      await Promise.all(clients.map((client) => client.sendCommand(['SELECT', '2'])))
+      await (await manager.acquire('a', 5000)).release()
+      // It forgets what it has selected in this way.
+      await Promise.all(
+        cluster.servers.map((each) => each.command('CLIENT', 'KILL', 'TYPE', 'normal')),
+      )
+      const refused = { code: 'CONFIG', message: /uses database 0 .*it used database 2/ }
+      await assert.rejects(manager.acquire('a', 20_000), refused)
+    })
+
+    it(`keeps its node out while it is subscribed, or is told: ${name}`, async () => {
+      const manager = await connected(make, cluster.urls.slice(0, 1))
+      await clients[0].select(2)
+      await clients[0].subscribe('news', () => {})
+      try {
+        const { value } = await manager.acquire('a', 20_000)
+        await clients[0].unsubscribe('news')
+        assert.equal(await clients[0].get('a'), value)
+      } catch (error) {
+        const { code, message } = /** @type {import('quorlock').LockError} */ (error)
+        assert.equal(code, UNTOLD.code)
+        assert.match(message, /which database it uses \(ERR Can't execute/)
+        await clients[0].unsubscribe('news')
+        await (await manager.acquire('a', 20_000)).release()
+      }
+    })
+
+    it(`has its answer read after a busy turn: ${name}`, async () => {
+      const manager = await connected(make)
+      await (await manager.acquire('a', 5000)).release()
+      await sleep(A_SECOND)
+      await Promise.all(clients.map((client) => client.select(2)))
+      for (const millis of [25, 60]) {
+        const acquiring = manager.acquire('a', 20_000)
+        keepBusy(millis)
+        await assert.rejects(acquiring, MOVED)
+      }
+    })
+
+    for (const options of [{}, { timeout: 10_000 }, { retryCount: -1 }])
+      it(`has all its time in a busy process: ${name}, ${JSON.stringify(options)}`, async () => {
+        const manager = await connected(make)
+        const acquiring = manager.acquire('a', 5000, options)
+        keepBusy(1500)
+        await (await acquiring).release()
+      })
+
+    it(`may tell while a lock is being won: ${name}`, async () => {
+      const manager = await connected(make)
+      await (await manager.acquire('a', 5000)).release()
+      await sleep(A_SECOND)
+      await Promise.all(clients.map((client) => client.select(2)))
+      await Promise.all(cluster.servers.map((server) => server.pause()))
+      const refused = assert.rejects(manager.acquire('a', 20_000), MOVED)
+      await sleep(300) // longer than an answer is waited for
+      await Promise.all(cluster.servers.map((server) => server.resume()))
+      await refused
+      await eventually(async () => (await cluster.values('a')).every((value) => value === null))
+    })
+
+    it(`is asked again after a lock was waited for: ${name}`, async () => {
+      const manager = await connected(make)
+      const other = new Redlock(cluster.urls)
+      const lock = await other.acquire('a', 20_000)
+      const refused = assert.rejects(manager.acquire('a', 20_000, { timeout: 10_000 }), MOVED)
+      await sleep(A_SECOND)
+      await Promise.all(clients.map((client) => client.select(2)))
+      await lock.release()
+      await refused
+      await other.close()
+    })
+
+    it(`does not count for a lock: ${name}`, async () => {
+      const manager = await connected(make)
+      await clients[2].select(2)
+      const busy = clients[2].sendCommand(['BLPOP', 'nothing', '1.5'])
+      // Another has the lock by these clients: on the second node, and in database 2 of the third.
+      await cluster.servers[1]?.command('SET', 'a', 'other')
+      await assert.rejects(manager.acquire('a', 20_000, { retryCount: 0 }), UNTOLD)
+      await eventually(async () => (await clients[0].get('a')) === null)
+      await cluster.servers[1]?.command('DEL', 'a')
+      await busy
+      await assert.rejects(manager.acquire('a', 20_000), { code: 'CONFIG', message: /database 2/ })
+    })
+
+    it(`is not told of once its Redlock is closed: ${name}`, async () => {
+      const manager = await connected(make, cluster.urls.slice(0, 1))
+      await cluster.servers[0]?.pause()
+      try {
+        await assert.rejects(manager.acquire('a', 5000, { timeout: 100 }), UNTOLD)
+        await manager.close()
+        clients[0].disconnect()
+      } finally {
+        await cluster.servers[0]?.resume()
+      }
+      await eventually(() => !clients[0].isOpen)
+    })
+  }
+
+  for (const [name, make] of IOREDIS)
+    it(`is asked as soon as it is connected: ${name}`, async () => {
+      const manager = await connected(make)
+      const acquiring = manager.acquire('a', 5000)
+      assert.equal(clients[0].status, 'connecting')
+      const selections = clients.map((client) => client.call('SELECT', '2'))
+      await assert.rejects(acquiring, { code: 'CONFIG', message: /database 2/ })
+      await Promise.all(selections)
+    })
+})
