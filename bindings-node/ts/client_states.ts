@@ -66,6 +66,8 @@ export class ClientStates {
   #isSettled = false
   /** When all clients were asked last. */
   #askedAt = -Infinity
+  /** What callers with time enough wait for together. */
+  #hearing: Promise<void> | undefined
   /** What looks again after each answer. */
   readonly #waits = new Set<() => void>()
   #mistake: string | undefined
@@ -105,7 +107,10 @@ export class ClientStates {
     if (isDue) this.#askedAt = uptime()
     this.#ask(this.#watched.filter((watched) => isDue || !isTold(watched)))
     if (this.#isReady()) return void this.#settle()
-    return this.#hear(Math.min(patience?.() ?? PATIENCE, PATIENCE))
+    const limit = patience?.() ?? PATIENCE
+    if (limit < PATIENCE) return this.#hear(limit)
+    this.#hearing ??= this.#hear(PATIENCE).finally(() => (this.#hearing = undefined))
+    return this.#hearing
   }
 
   /**

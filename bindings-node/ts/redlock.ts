@@ -58,9 +58,9 @@ import { readRoutine, type Routine, useLock } from './using'
  * Of a client object, the user and password are those of its options: what it was given by `auth()`
  * is not read, because no client shows it. The database that it has selected and the key prefix count,
  * too; they must be the same for all, and stay: otherwise, operations reject with a {@link ConfigError}.
- * A connected one is asked for its database, again when a second has passed or it has connected anew:
- * what it selects in between counts when it is asked next. Where too few tell it, operations reject with a
- * {@link QuorumUnreachableError}.
+ * A connected client is asked for its database, again when a second has passed or it has connected
+ * anew: what it selects in between counts when it is asked next. Where too few tell it, operations
+ * reject with a {@link QuorumUnreachableError}.
  *
  * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
  * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
