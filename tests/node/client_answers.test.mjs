@@ -82,9 +82,11 @@ describe('a client that has not told its database', () => {
       await Promise.all(clients.map((client) => client.sendCommand(['SELECT', '2'])))
       await (await manager.acquire('a', 5000)).release()
       // It forgets what it has selected in this way.
+      const again = clients.map((client) => new Promise((resolve) => client.once('ready', resolve)))
       await Promise.all(
         cluster.servers.map((each) => each.command('CLIENT', 'KILL', 'TYPE', 'normal')),
       )
+      await Promise.all(again)
       const refused = { code: 'CONFIG', message: /uses database 0 .*it used database 2/ }
       await assert.rejects(manager.acquire('a', 20_000), refused)
     })
@@ -134,6 +136,8 @@ describe('a client that has not told its database', () => {
       await Promise.all(cluster.servers.map((server) => server.pause()))
       const refused = assert.rejects(manager.acquire('a', 20_000), MOVED)
       await sleep(300) // longer than an answer is waited for
+      for (const { pid } of cluster.servers) process.kill(Number(pid), 'SIGCONT')
+      keepBusy(500) // until the lock is won; the answers wait to be read
       await Promise.all(cluster.servers.map((server) => server.resume()))
       await refused
       await eventually(async () => (await cluster.values('a')).every((value) => value === null))
