@@ -126,6 +126,9 @@ export declare function isLocked(manager: ExternalObject<Manager>, id: number, r
 /** Whether the environment's event loop waits for results. No timer does that for it, which tests replace by fake ones. */
 export declare function keepAlive(bridge: ExternalObject<Bridge>, alive: boolean): void
 
+/** While `is_left_out`, makes no keys on the node with this number: it has no vote on new locks. */
+export declare function leaveOut(manager: ExternalObject<Manager>, node: number, isLeftOut: boolean): void
+
 /** The rounds that were lost before the one that was won, oldest first. */
 export declare function lostRounds(handle: ExternalObject<LeaseHandle>): Array<Array<NodeVote>>
 

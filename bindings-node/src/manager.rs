@@ -229,6 +229,12 @@ pub fn nodes(manager: &External<Manager>) -> Vec<NodeStatus> {
     manager.locks.nodes().into_iter().zip(manager.locks.push_faults()).map(status).collect()
 }
 
+/// While `is_left_out`, makes no keys on the node with this number: it has no vote on new locks.
+#[napi]
+pub fn leave_out(manager: &External<Manager>, node: u32, is_left_out: bool) {
+    manager.locks.leave_out(node as usize, is_left_out);
+}
+
 /// How long a node may take to answer, whatever the duration of a lock; in milliseconds.
 #[napi]
 pub fn patience(manager: &External<Manager>) -> f64 {

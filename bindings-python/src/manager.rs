@@ -1,6 +1,6 @@
 //! A manager as Python sees it: nodes and locks over them. Owns how it is rebuilt after a fork.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -29,6 +29,8 @@ pub(crate) struct Manager {
     /// thread holds it during a fork.
     core: Mutex<Option<ForkLocal<Core>>>,
     closed: AtomicBool,
+    /// The numbers of the nodes that are left out of new locks.
+    left_out: Mutex<BTreeSet<usize>>,
     /// Tells the events of this manager from those of others.
     number: u64,
     /// Who wants every event, and not only those that are always logged: one bit each.
@@ -57,7 +59,8 @@ impl Manager {
         let options = options::parse(options)?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let (closed, wanted_by) = (AtomicBool::new(false), AtomicU8::new(0));
-        Ok(Self { addresses, options, owner, core: Mutex::default(), closed, number, wanted_by })
+        let (core, left_out) = (Mutex::default(), Mutex::default());
+        Ok(Self { addresses, options, owner, core, closed, left_out, number, wanted_by })
     }
 
     /// Every node's address, state, the reason of the state, and how many seconds its quarantine
@@ -107,6 +110,20 @@ impl Manager {
         self.hear(CALLBACKS, is_wanted);
     }
 
+    /// While `is_left_out`, makes no keys on the node with this number: it has no vote on new locks.
+    fn leave_out(&self, node: usize, is_left_out: bool) {
+        let slot = self.lock();
+        let mut all = self.left_out();
+        if is_left_out {
+            all.insert(node);
+        } else if !all.remove(&node) {
+            return;
+        }
+        if let Some(core) = slot.as_ref().and_then(ForkLocal::get) {
+            core.locks.leave_out(node, is_left_out);
+        }
+    }
+
     /// The settings of one lock, checked.
     fn plan(
         manager: &Bound<'_, Self>,
@@ -153,6 +170,10 @@ impl Manager {
         self.lock().as_ref().and_then(ForkLocal::get).map(|core| core.locks.clone())
     }
 
+    fn left_out(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Says whether one of those that may want every event wants it from now on. While none does,
     /// only those that are always logged are made.
     fn hear(&self, who: u8, is_wanted: bool) {
@@ -190,6 +211,7 @@ impl Manager {
         if self.closed.load(Ordering::Acquire) {
             locks.close();
         }
+        self.left_out().iter().for_each(|node| locks.leave_out(*node, true));
         let mut core = Core { locks: locks.clone(), rest: None };
         core.hear(self.number, self.wanted_by.load(Ordering::Relaxed) != 0);
         *slot = Some(ForkLocal::new(core));

@@ -253,6 +253,8 @@ mod tests {
         fn wake_lacks(&self) -> Option<Arc<str>> {
             None
         }
+
+        fn leave_out(&self, _is_left_out: bool) {}
     }
 
     /// A machine that sends these tickets to these nodes and then ends.

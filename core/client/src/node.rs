@@ -79,6 +79,9 @@ pub trait ServerNode {
     /// What the server cannot do for callers that wait, and why, so that they must poll: for people. `None` if it can do
     /// everything, or if nobody has waited yet.
     fn wake_lacks(&self) -> Option<Arc<str>>;
+
+    /// See [`Redlock::leave_out`](crate::Redlock::leave_out).
+    fn leave_out(&self, is_left_out: bool);
 }
 
 /// [`Node::send`] for a node that a user may have implemented: if it panics (which is printed on

@@ -19,6 +19,7 @@ mod wake_sources;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use quorlock_protocol::{Command, Moment};
@@ -29,7 +30,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::actor::{Actor, NodeMessage};
 pub(crate) use self::connections::Connections;
 use self::dialer::Dialer;
-use self::faults::closed;
+use self::faults::{closed, left_out};
 pub use self::server_connection::{ServerConnection, ServerReply};
 use self::session::{PlainCall, Request};
 pub(crate) use self::session::{of_key, of_record};
@@ -77,6 +78,8 @@ pub struct RedisNode {
     /// When the latest unanswered call was sent.
     asked_at: Arc<AtomicMoment>,
     clock: Arc<ToldClock>,
+    /// No keys are made on it for now.
+    is_left_out: AtomicBool,
     start: Once,
     /// Present until the task is started.
     actor: Mutex<Option<(Actor, Option<Watched>)>>,
@@ -122,6 +125,7 @@ impl RedisNode {
             wake,
             asked_at,
             clock,
+            is_left_out: AtomicBool::new(false),
             start,
             actor,
         })
@@ -151,7 +155,11 @@ impl Node for RedisNode {
             return self.wake.send(command, reply_to);
         }
         self.start();
+        let makes_keys = command.action.makes_keys();
         let request = Request::new(command, reply_to);
+        if makes_keys && self.is_left_out.load(Ordering::Relaxed) {
+            return request.refuse(&left_out(), clock::now());
+        }
         // For a node that is down, the command does not even go to the node's task.
         if let NodeState::Down(fault) = self.state() {
             return request.refuse(&fault, clock::now());
@@ -220,6 +228,10 @@ impl ServerNode for RedisNode {
 
     fn wake_lacks(&self) -> Option<Arc<str>> {
         self.wake.lacks()
+    }
+
+    fn leave_out(&self, is_left_out: bool) {
+        self.is_left_out.store(is_left_out, Ordering::Relaxed);
     }
 }
 

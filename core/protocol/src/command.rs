@@ -89,6 +89,11 @@ impl Action {
     /// Deletes the claim's keys, and calls nobody.
     pub const REVOKE: Self = Self::Revoke { calls: false };
 
+    /// Whether it makes lock keys that were not there.
+    pub const fn makes_keys(&self) -> bool {
+        matches!(self, Self::Grant { .. } | Self::Restore { .. })
+    }
+
     /// Whether it concerns only queues: it never makes, keeps or deletes a lock key.
     pub const fn is_of_queue(&self) -> bool {
         matches!(self, Self::Enqueue { .. } | Self::Leave { .. } | Self::CountWaiters)

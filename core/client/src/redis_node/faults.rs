@@ -11,6 +11,12 @@ pub(super) fn closed() -> Fault {
     Fault::new(FaultKind::NotSent, "the lock manager was closed")
 }
 
+/// The fault of a grant on a node that is left out.
+pub(super) fn left_out() -> Fault {
+    let words = "left out of new locks, because the database that its client uses is not known";
+    Fault::new(FaultKind::NotSent, words)
+}
+
 /// The fault of a server to which there is no usable connection within `limit`.
 pub(super) fn no_answer(address: &Address, limit: Duration) -> Fault {
     let hint = hint(address);
