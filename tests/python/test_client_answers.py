@@ -189,25 +189,40 @@ def test_a_late_answer_of_an_asyncio_client_is_judged(
 
 
 @pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
-def test_a_majority_is_enough_and_the_others_are_closed(
-    cluster3: Cluster, kind: Any, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("has_selected", [True, False])
+def test_a_majority_is_enough_and_the_others_get_no_keys(
+    cluster3: Cluster, kind: Any, has_selected: bool
 ) -> None:
+    async def lock_again(locks: Any) -> bool:
+        """Whether a lock has a key on the last node."""
+        lock = locks.lock("again")
+        assert await result(lock.acquire(timeout=5))
+        has_key = cluster3.values("again")[2] is not None
+        await result(lock.release())
+        return has_key
+
     async def test() -> None:
         clients = [kind.from_url(url) for url in cluster3.urls]
         for client in clients:
             await result(client.ping())
-        await result(clients[2].select(3))
+        if has_selected:
+            await result(clients[2].select(3))
         cluster3[2].pause()
         try:
-            assert await result(manager(kind, clients).lock("r").acquire(timeout=5))
+            locks = manager(kind, clients)
+            for name in ("r", "s"):
+                assert await result(locks.lock(name, ttl=60).acquire(timeout=5))
         finally:
             cluster3[2].resume()
-        (warning,) = told(caplog, "unknown-database")
-        assert warning.startswith(f"{cluster3.urls[2]}: ")
-        assert "(no answer, so that its connection was closed)" in warning
-        # It begins anew with what its settings say: no lock has two holders.
-        assert await result(clients[2].set("x", "1"))
-        assert cluster3.values("x")[2] == "1"
+        assert [cluster3.values(name)[2] for name in ("r", "s")] == [None, None]
+        deadline = time.monotonic() + 20
+        if has_selected:
+            with pytest.raises(ConfigError, match=SELECTED):
+                while time.monotonic() < deadline:
+                    await lock_again(locks)
+        else:
+            while not await lock_again(locks):
+                assert time.monotonic() < deadline
         for client in clients:
             await result(getattr(client, "aclose", client.close)())
 

@@ -30,8 +30,8 @@ class Connections:
         self._pool: Callable[[], Any] = lambda: pool
         self._hear = hear
         self._untold = {id(it): it for it in made(pool) if _is_open(it)}
-        self._taken: list[Any] = []
-        self._question: Future[None] | None = None
+        # : The last question to the idle ones.
+        self.question: Future[None] | None = None
         self._asker: tuple[int, asyncio.AbstractEventLoop | None] = (0, None)
 
     def are_untold(self) -> bool:
@@ -47,8 +47,8 @@ class Connections:
     def ask(self) -> Future[None]:
         """Ask the idle ones, unless that is under way: asyncio's on the loop that runs."""
         with _beginning:
-            if self._question is not None and self._is_asking():
-                return self._question
+            if self.question is not None and self._is_asking():
+                return self.question
             return self._ask_on_loop() if self.is_of_asyncio else self._ask_aside()
 
     def _ask_on_loop(self) -> Future[None]:
@@ -56,13 +56,13 @@ class Connections:
 
         loop = asyncio.get_running_loop()
         self._asker = (os.getpid(), loop)
-        self._question = asyncio.run_coroutine_threadsafe(self._ask(), loop)
-        return self._question
+        self.question = asyncio.run_coroutine_threadsafe(self._ask(), loop)
+        return self.question
 
     def _ask_aside(self) -> Future[None]:
         """Ask on a thread: a client may wait for a server that hangs for as long as it likes."""
         self._asker = (os.getpid(), None)
-        self._question = answered = Future[None]()
+        self.question = answered = Future[None]()
         answered.set_running_or_notify_cancel()
 
         def ask() -> None:
@@ -77,16 +77,8 @@ class Connections:
             answered.set_result(None)
         return answered
 
-    async def close(self) -> None:
-        """Close those that the client may use now and that have not told their databases."""
-        question, self._question = self._question, None
-        if question is not None:
-            question.cancel()
-        for connection in [*self._taken, *self._idle()]:
-            await self._give_up(connection)
-
     async def _ask(self) -> None:
-        self._taken = taken = []
+        taken: list[Any] = []
         try:
             # The pool gives the one that came back last: those above are taken, too.
             while self._idle():
@@ -117,7 +109,7 @@ class Connections:
     def _is_asking(self) -> bool:
         pid, loop = self._asker
         is_here = pid == os.getpid() and (loop is None or not loop.is_closed())
-        return self._question is not None and not self._question.done() and is_here
+        return self.question is not None and not self.question.done() and is_here
 
     def _idle(self) -> list[Any]:
         self._forget_closed()

@@ -44,7 +44,7 @@ class RedlockBase:
         core, behaviour = split(settings)
         self._manager = Manager(parts, core, owner_of(options.get("owner")))
         self._events = EventSource(self._manager, options.get("on_event"))
-        self._clients = Clients(given, self._manager.addresses)
+        self._clients = Clients(given, self._manager)
         self._behaviour = self._watching(behaviour)
         self._nodes = Hidden(parts)
         self._options = settings

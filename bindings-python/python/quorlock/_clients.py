@@ -6,30 +6,41 @@ Owns when clients are asked and what their answers mean; how they are asked stan
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
-from ._asking import Connections, run
+from ._asking import Connections
 from ._errors import ConfigError, QuorumUnreachable
 from ._nodes import overridden_in
 from ._notices import warn
 from ._selections import watch
 
+if TYPE_CHECKING:
+    from ._native import Manager
+
 
 class Clients:
     """The clients among the nodes of one manager. False if there are none."""
 
-    def __init__(self, nodes: Iterable[Any], addresses: list[str]) -> None:
+    def __init__(self, nodes: Iterable[Any], manager: Manager) -> None:
         """Asks blocking clients that are connected for their database, one second at most.
 
         Raises `ConfigError` if one has selected another than that of its settings.
         """
-        self._size = len(addresses)
-        pairs = [(node, address) for node, address in zip(nodes, addresses) if _is_client(node)]
-        self._watched = [Watched(client, address) for client, address in pairs]
+        given = list(zip(nodes, manager.addresses))
+        self._size = len(given)
+        self._watched = [
+            Watched(client, number, address, manager)
+            for number, (client, address) in enumerate(given)
+            if _is_client(client)
+        ]
+        # : Questions that a lock has waited for beside a majority, and none waits for again.
+        self._waited_for: set[Future[None]] = set()
         blocking = [it for it in self._watched if not it.connections.is_of_asyncio]
         for questions, seconds in self._questions(blocking, PATIENCE, lambda: False):
             wait(questions, seconds, FIRST_COMPLETED)
@@ -50,25 +61,24 @@ class Clients:
         if self._untold():
             for questions, seconds in self._steps(patience):
                 wait(questions, seconds, FIRST_COMPLETED)
-            for watched in self._untold():
-                run(watched.connections.close())
-        self._compare()  # after all looks at who has told: an answer may come at any moment
+        self._settle()
 
     async def ask(self, patience: Callable[[], float | None] = lambda: None) -> None:
         """As `check`, from an event loop, where clients of asyncio are asked as well."""
         if self._untold():
             for questions, seconds in self._steps(patience):
                 await _answers(questions, seconds)
-            for watched in self._untold():
-                await watched.connections.close()
-        self._compare()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Leave the nodes of clients that have not told out of the lock that is acquired next."""
+        with _settling:
+            for watched in self._watched:
+                watched.leave_out()
+        self._compare()  # in this order: an answer may come at any moment
 
     def _steps(self, patience: Callable[[], float | None]) -> Iterator[Step]:
-        """What to wait for, one step after the other, until a lock is safe.
-
-        After them the clients that have not told yet are few, and it is for the caller to close
-        their connections: their nodes could otherwise be locked in a database that they do not use.
-        """
+        """What to wait for, one step after the other, until a majority has told."""
         self._compare()
         limit = patience()
         limit = PATIENCE if limit is None else min(limit, PATIENCE)
@@ -79,8 +89,10 @@ class Clients:
             raise QuorumUnreachable(
                 f"{untold}: the client has not told within {limit:g} s which database it uses"
             )
-        yield from self._questions(self._watched, _GRACE, lambda: False)
-        self._compare()
+        rest = [it for it in self._untold() if it.connections.question not in self._waited_for]
+        yield from self._questions(rest, _GRACE, lambda: False)
+        questions = (it.connections.question for it in self._untold())
+        self._waited_for = {it for it in questions if it is not None}
 
     def _questions(
         self, watched: list[Watched], seconds: float, is_over: Callable[[], bool]
@@ -116,8 +128,9 @@ class Clients:
 class Watched:
     """A client, and what it used when it was read. Hides its password from who prints this."""
 
-    def __init__(self, client: Any, address: str) -> None:
+    def __init__(self, client: Any, number: int, address: str, manager: Manager) -> None:
         login = _login(client)
+        self._number, self._manager, self._is_left_out = number, manager, False
         # : Another database than that of the settings, if it has told one.
         self.found: str | None = None
         self._client: Callable[[], Any] = lambda: client
@@ -132,6 +145,13 @@ class Watched:
     def address(self) -> str:
         """The node's address, without a password."""
         return self._address
+
+    def leave_out(self) -> None:
+        """Have no keys made on its node, unless it has told the database of its settings."""
+        is_left_out = self.connections.are_untold() or self.found is not None
+        if is_left_out != self._is_left_out:
+            self._is_left_out = is_left_out
+            self._manager.leave_out(self._number, is_left_out)
 
     def compare(self) -> None:
         """Raise `ConfigError` if the client may use other keys by now than those that we lock."""
@@ -213,6 +233,15 @@ def _login(client: Any) -> tuple[Any, Any]:
     return settings.get("username"), settings.get("password")
 
 
+def _renew() -> None:
+    """In a forked child a thread that does not exist there may hold the mutex."""
+    global _settling
+    _settling = threading.Lock()
+
+
+_settling = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
 # : What to wait for, and for how many seconds.
 Step = tuple[list["Future[None]"], float]
 #: By how much a timer is late if the loop was busy, in seconds.
