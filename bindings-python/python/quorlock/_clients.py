@@ -76,6 +76,8 @@ class Clients:
             for watched in self._watched:
                 watched.leave_out()
         self._compare()  # in this order: an answer may come at any moment
+        for watched in self._watched:
+            watched.tell_left_out()
 
     def _steps(self, patience: Callable[[], float | None]) -> Iterator[Step]:
         """What to wait for, one step after the other, until a majority has told."""
@@ -152,6 +154,15 @@ class Watched:
         if is_left_out != self._is_left_out:
             self._is_left_out = is_left_out
             self._manager.leave_out(self._number, is_left_out)
+
+    def tell_left_out(self) -> None:
+        """Warn once if no keys are made on its node."""
+        if self._is_left_out:
+            self._warn(
+                "unknown-database",
+                "its client has not told yet which database it uses: no locks are taken on this "
+                "node until it has",
+            )
 
     def compare(self) -> None:
         """Raise `ConfigError` if the client may use other keys by now than those that we lock."""
