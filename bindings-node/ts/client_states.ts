@@ -1,12 +1,12 @@
 // Checks whether client objects still use the settings that were read from them. If not, node-redlock with
 // the same clients would lock other keys than this library, and both would grant one lock: the user must
-// learn of that.
+// learn of that. Nothing is locked on the nodes of clients that have not told their database.
 
 import type { Answer, ClientObject, Place } from './client_objects'
 import { ConfigError, QuorumUnreachableError } from './errors'
 import { afterFree } from './bridge'
 import { uptime } from './event_loop'
-import { native, type NativeLease, type NodeVote } from './native'
+import { native, type NativeLease } from './native'
 import { orAborted, reasonOf } from './signals'
 
 /** A client object with what it used when it was read. */
@@ -29,19 +29,8 @@ interface Watched {
   isLoginTold: boolean
 }
 
-/** What the nodes have said to a lock, in their order. */
-type Votes = () => readonly NodeVote[]
-
 /** For how many milliseconds a caller waits; `null` without a limit. */
 type Patience = () => number | null
-
-/** Who has won a lock. */
-interface Caller {
-  /** When it called, by {@link uptime}. */
-  readonly begun: number
-  readonly patience: Patience
-  readonly signal: AbortSignal | undefined
-}
 
 /** What a check reports besides errors: `index` is the node's. */
 export interface StateListener {
@@ -50,6 +39,8 @@ export interface StateListener {
    * Returns whether those could be used instead.
    */
   databases(found: ReadonlyMap<number, number>): boolean
+  /** No keys may be made on the node, or they may again. */
+  leaveOut(index: number, isLeftOut: boolean): void
   /** Whether nothing is locked any more. */
   isClosed(): boolean
   /** A warning that a person should read. */
@@ -92,6 +83,7 @@ export class ClientStates {
           ],
     )
     this.#compare(({ object }) => object.follows)
+    this.#leaveOut()
   }
 
   /**
@@ -114,25 +106,26 @@ export class ClientStates {
   }
 
   /**
-   * Checks again when a lock was won, and withdraws its `lease` if it does not count: if a client uses other keys by
-   * now, or too few of the nodes that granted it have clients that have told their database. Rejects as {@link check} does.
+   * Checks again when a lock was won, because clients may have moved or connected again while it was waited for. Withdraws
+   * its `lease` if so. Rejects as {@link check} does.
    */
-  confirm(lease: NativeLease, caller: Caller): Promise<void> | undefined {
+  confirm(lease: NativeLease, signal?: AbortSignal): Promise<void> | undefined {
     if (this.#watched.length === 0 || native.degraded(lease)) return undefined
-    return this.#confirm(lease, caller)
+    return this.#confirm(lease, signal)
   }
 
-  async #confirm(lease: NativeLease, { begun, patience, signal }: Caller): Promise<void> {
-    const votes = (): NodeVote[] => native.votes(lease)
-    const limit = (): number => Math.max((patience() ?? Infinity) - (uptime() - begun), TO_CONFIRM)
+  async #confirm(lease: NativeLease, signal?: AbortSignal): Promise<void> {
+    const hasGranted = ({ index }: Watched): boolean =>
+      native.votes(lease)[index]?.outcome === 'granted'
     try {
       // Where the server answers, the client will, too, unless it is busy.
-      for (const watched of this.#watched.filter(({ isAsking }) => isAsking))
-        if (votes()[watched.index]?.outcome === 'granted') this.#awaitMoment(watched)
-      const asking = this.check(limit)
+      for (const watched of this.#watched)
+        if (watched.isAsking && hasGranted(watched)) this.#awaitMoment(watched)
+      const asking = this.check(() => TO_CONFIRM)
       if (asking !== undefined) await timed(asking, signal)
-      if (!this.#isReady(votes)) await timed(this.#hear(Math.min(limit(), PATIENCE), votes), signal)
-      if (signal?.aborted) throw reasonOf(signal)
+      const lost = this.#untold().filter(hasGranted).length
+      const granted = native.votes(lease).filter(({ outcome }) => outcome === 'granted').length
+      if (lost > 0 && (granted - lost) * 2 <= this.#size) throw this.#unreachable(TO_CONFIRM)
     } catch (error) {
       native.withdraw(lease)
       throw error
@@ -141,12 +134,12 @@ export class ClientStates {
 
   /**
    * Waits for the clients that were asked: for all of them a moment, because one may be busy with a command that
-   * blocks, and for a majority `millis` milliseconds. Later answers count for the next lock.
+   * blocks, and for a majority `millis` milliseconds.
    */
-  async #hear(millis: number, votes?: Votes): Promise<void> {
+  async #hear(millis: number): Promise<void> {
     await new Promise<void>((resolve) => {
       const look = (): void => {
-        if (this.#isReady(votes)) end()
+        if (this.#isReady()) end()
       }
       const end = (): void => {
         cancel()
@@ -161,24 +154,23 @@ export class ClientStates {
       this.#waits.add(look)
     })
     this.#compareNow()
-    if (!this.#hasMajority(votes)) throw this.#unreachable(millis)
+    if (!this.#hasMajority()) throw this.#unreachable(millis)
     this.#settle()
   }
 
-  #isReady(votes?: Votes): boolean {
-    return (
-      this.#watched.every(({ endMoment }) => endMoment === undefined) && this.#hasMajority(votes)
-    )
+  #isReady(): boolean {
+    return this.#watched.every(({ endMoment }) => endMoment === undefined) && this.#hasMajority()
   }
 
-  /** Whether a majority of databases is known, and of a lock that was won by `votes`, on nodes that have granted it. */
-  #hasMajority(votes?: Votes): boolean {
-    const untold = new Set(this.#untold().map(({ index }) => index))
-    if (untold.size === 0) return true
-    const counts = votes?.().filter(
-      ({ outcome }, index) => outcome === 'granted' && !untold.has(index),
-    )
-    return (counts?.length ?? this.#size - untold.size) * 2 > this.#size
+  /** Whether the databases of a majority are known. */
+  #hasMajority(): boolean {
+    return this.#untold().length * 2 < this.#size
+  }
+
+  /** Lets keys be made only on nodes whose clients have told their database. One that has told a wrong one stays out. */
+  #leaveOut(): void {
+    if (this.#mistake !== undefined) return
+    for (const watched of this.#watched) this.#listener.leaveOut(watched.index, !isTold(watched))
   }
 
   #untold(): Watched[] {
@@ -188,6 +180,7 @@ export class ClientStates {
   #compareNow(): void {
     if (this.#mistake !== undefined) throw new ConfigError(this.#mistake)
     for (const watched of this.#watched) this.#checkOne(watched)
+    this.#leaveOut()
   }
 
   #checkOne(watched: Watched): void {
@@ -220,7 +213,8 @@ export class ClientStates {
       if (!isTold(watched) && db !== undefined) watched.place = { ...watched.place, db }
       if (watched.place.db !== object.now().db) found.set(index, watched.place.db)
     }
-    if (found.size === 0 || this.#listener.databases(found)) return
+    if (found.size === 0) return
+    if (this.#listener.databases(found)) return this.#leaveOut()
     this.#mistake = 'the clients have selected another database: make a new Redlock after select()'
     throw new ConfigError(this.#mistake)
   }
@@ -254,6 +248,7 @@ export class ClientStates {
     }
     watched.toldBy = isTold ? (object.connection() ?? 0) : 0
     watched.isAsking = false
+    this.#leaveOut()
     watched.endMoment?.()
     // It was told before the client took its connection for ready, or after it had lost it.
     if (isTold && watched.toldBy === 0 && this.#waits.size > 0) this.#ask([watched])
@@ -360,7 +355,7 @@ const REFUSAL = /^(?:NOPERM|ERR unknown (?:sub)?command)/i
 /** How long a majority of clients may take to tell their databases, in milliseconds. */
 const PATIENCE = 1000
 
-/** How long a lock that was won at the end of its caller's time may wait for what makes it count, in milliseconds. */
+/** How long a lock that was won may wait for clients that have connected again meanwhile, in milliseconds. */
 const TO_CONFIRM = 150
 
 /** How long locks go without asking the clients for their databases again, in milliseconds. */

@@ -10,7 +10,6 @@ import { type NamedNode, quitClient, readClients, shownClient } from './clients'
 import { defineAsyncDispose } from './dispose'
 import { Emitter } from './emitter'
 import { describe, wrongType } from './errors'
-import { uptime } from './event_loop'
 import { EventSource } from './events'
 import { errorOf, type Operation } from './failures'
 import { checkLock, deliver, giveBack, Lock, type Won } from './lock'
@@ -132,6 +131,7 @@ export class Redlock extends Emitter {
         this._eventSource.renew()
         return true
       },
+      leaveOut: (index, isLeftOut) => native.leaveOut(this.#native, index, isLeftOut),
       isClosed: () => this.isClosed,
       warn: (name, message, index) =>
         this._warn({ name, message, address: String(addresses()[index]) }),
@@ -167,9 +167,7 @@ export class Redlock extends Emitter {
     const millis = readDuration(duration)
     const { given, signal } = readOptions(options)
     if (signal?.aborted) throw reasonOf(signal)
-    const begun = uptime()
-    const patience = (): number | null => native.callPatience(this.#native, millis, given)
-    const asking = this.#states.check(patience)
+    const asking = this.#states.check(() => native.callPatience(this.#native, millis, given))
     const waited = asking === undefined ? 0 : await timed(asking, signal)
     const start = (id: number): void =>
       native.acquire(this.#native, id, names, millis, given, waited)
@@ -187,7 +185,7 @@ export class Redlock extends Emitter {
       throw error
     }
     const lease = settled.value as NativeLease
-    const confirming = this.#states.confirm(lease, { begun, patience, signal })
+    const confirming = this.#states.confirm(lease, signal)
     if (confirming !== undefined) await confirming
     const lock = new Lock(this, {
       lease,

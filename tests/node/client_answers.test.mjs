@@ -45,6 +45,17 @@ describe('a client that has not told its database', () => {
     return redlock
   }
 
+  /** Waits for a renewal of the lock. */
+  async function renewed() {
+    let least = Infinity
+    await eventually(async () => {
+      const left = Number(await cluster.servers[0]?.command('PTTL', 'a'))
+      const isRenewed = left > least
+      least = left
+      return isRenewed
+    })
+  }
+
   for (const [name, make] of OPEN_NODE_REDIS) {
     it(`is asked again where its connection was cut: ${name}`, async () => {
       const proxy = await cluster.servers[0]?.proxy()
@@ -155,17 +166,54 @@ describe('a client that has not told its database', () => {
       await other.close()
     })
 
-    it(`does not count for a lock: ${name}`, async () => {
+    it(`gets no key on its server until it has told it: ${name}`, async () => {
+      const manager = await connected(make)
+      const busy = clients[2].sendCommand(['BLPOP', 'something', '0'])
+      const lock = await manager.acquire('a', 1500, { autoExtend: true })
+      for (const _ of [1, 2]) await renewed()
+      assert.deepEqual(await cluster.values('a'), [lock.value, lock.value, null])
+      await cluster.servers[2]?.command('RPUSH', 'something', 'x')
+      await busy
+      const everywhere = async (/** @type {import('quorlock').Lock} */ { resources, value }) =>
+        (await cluster.values(String(resources[0]))).every((held) => held === value)
+      await eventually(() => everywhere(lock)) // by renewal
+      const next = await manager.acquire('b', 20_000)
+      await eventually(() => everywhere(next))
+      await lock.release()
+    })
+
+    it(`gives its node no vote: ${name}`, async () => {
       const manager = await connected(make)
       await clients[2].select(2)
       const busy = clients[2].sendCommand(['BLPOP', 'nothing', '1.5'])
       // Another has the lock by these clients: on the second node, and in database 2 of the third.
       await cluster.servers[1]?.command('SET', 'a', 'other')
-      await assert.rejects(manager.acquire('a', 20_000, { retryCount: 0 }), UNTOLD)
+      const failed = { name: 'ExecutionError', message: /left out of new locks/ }
+      await assert.rejects(manager.acquire('a', 20_000, { retryCount: 0 }), failed)
       await eventually(async () => (await clients[0].get('a')) === null)
       await cluster.servers[1]?.command('DEL', 'a')
       await busy
       await assert.rejects(manager.acquire('a', 20_000), { code: 'CONFIG', message: /database 2/ })
+    })
+
+    it(`does not count if it has connected anew meanwhile: ${name}`, async () => {
+      const manager = await connected(make)
+      const other = new Redlock(cluster.urls)
+      const lock = await other.acquire('a', 20_000)
+      const refused = assert.rejects(manager.acquire('a', 20_000, { timeout: 10_000 }), UNTOLD)
+      await eventually(async () => (await other.waiters('a')) === 1)
+      const id = await clients[2].sendCommand(['CLIENT', 'ID'])
+      const ready = new Promise((resolve) => clients[2].once('ready', resolve))
+      const busy = ready.then(() => clients[2].sendCommand(['BLPOP', 'something', '0']))
+      await cluster.servers[2]?.command('CLIENT', 'KILL', 'ID', id)
+      await ready
+      await cluster.servers[1]?.command('SET', 'a', 'other') // so that the third node is needed
+      await lock.release()
+      await refused
+      await eventually(async () => (await cluster.values('a')).filter(Boolean).length === 1)
+      await cluster.servers[2]?.command('RPUSH', 'something', 'x')
+      await busy
+      await other.close()
     })
 
     it(`is not told of once its Redlock is closed: ${name}`, async () => {
