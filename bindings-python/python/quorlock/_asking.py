@@ -1,38 +1,49 @@
 """Asks the connections of a client of redis-py or valkey-py which databases they use.
 
-Owns what is done with the client's pool. It must not know which database is the right one.
+Owns what is done with the client's pool, once for all managers that have the client.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
+import re
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Callable
+
+from ._selections import Selections
 
 if TYPE_CHECKING:
     import asyncio
 
 
 class Connections:
-    """The connections that a client had when it was read: each is asked once, while it is idle.
+    """The connections of a client, as they were when it was given as a node first.
 
-    One that was closed, or is made later, begins with the database of the settings.
+    Each is asked once, while it is idle. One that was closed, or is made later, begins with the
+    database of the settings; a `SELECT` after that is noticed when it is sent.
     """
 
-    def __init__(self, client: Any, hear: Callable[[Any], None]) -> None:
-        """`hear` is called with each answer, or with an error instead of one."""
-        pool = client.connection_pool
-        self.is_of_asyncio = inspect.iscoroutinefunction(client.execute_command)
-        # : A function, so that no password is printed.
+    def __init__(self, pool: Any) -> None:
+        # : Functions, so that no password is printed.
         self._pool: Callable[[], Any] = lambda: pool
-        self._hear = hear
-        self._untold = {id(it): it for it in made(pool) if _is_open(it)}
-        # : The last question to the idle ones.
+        self.is_of_asyncio = inspect.iscoroutinefunction(pool.connection_class.connect)
+        self.database = database_of(pool)
+        #: Another database that a connection has told.
+        self.found: str | None = None
+        #: With what the server has refused the question, for the warning.
+        self.refusal: Exception | None = None
+        #: Whether a connection was closed in the middle of a question.
+        self.has_closed = False
+        #: Why the last question was not answered.
+        self.why: Exception | None = None
+        #: The last question to those that are idle.
         self.question: Future[None] | None = None
         self._asker: tuple[int, asyncio.AbstractEventLoop | None] = (0, None)
+        self.selections = Selections(pool, made(pool))
+        self._untold = {id(it): it for it in made(pool) if _is_open(it)}
 
     def are_untold(self) -> bool:
         """Whether the client may use a connection now that has not told its database."""
@@ -46,28 +57,31 @@ class Connections:
 
     def ask(self) -> Future[None]:
         """Ask the idle ones, unless that is under way: asyncio's on the loop that runs."""
-        with _beginning:
+        with _changing:
             if self.question is not None and self._is_asking():
                 return self.question
-            return self._ask_on_loop() if self.is_of_asyncio else self._ask_aside()
+            if self.is_of_asyncio:
+                self.question = self._begin_on_loop()
+                return self.question
+            self._asker = (os.getpid(), None)
+            self.question = question = Future[None]()
+        self._begin_aside(question)  # without the mutex: with gevent, others may run meanwhile
+        return question
 
-    def _ask_on_loop(self) -> Future[None]:
+    def _begin_on_loop(self) -> Future[None]:
         import asyncio
 
         loop = asyncio.get_running_loop()
         self._asker = (os.getpid(), loop)
-        self.question = asyncio.run_coroutine_threadsafe(self._ask(), loop)
-        return self.question
+        return asyncio.run_coroutine_threadsafe(self._ask(), loop)
 
-    def _ask_aside(self) -> Future[None]:
-        """Ask on a thread: a client may wait for a server that hangs for as long as it likes."""
-        self._asker = (os.getpid(), None)
-        self.question = answered = Future[None]()
+    def _begin_aside(self, answered: Future[None]) -> None:
+        """A thread asks: a client may wait for a server that hangs without an end."""
         answered.set_running_or_notify_cancel()
 
         def ask() -> None:
             try:
-                run(self._ask())
+                _run(self._ask())
             finally:
                 answered.set_result(None)
 
@@ -75,36 +89,47 @@ class Connections:
             threading.Thread(target=ask, name="quorlock-clients", daemon=True).start()
         except RuntimeError:  # the interpreter ends, or has no thread left
             answered.set_result(None)
-        return answered
 
     async def _ask(self) -> None:
         taken: list[Any] = []
+        # : Those whose answers may still come.
+        asked: set[int] = set()
         try:
             # The pool gives the one that came back last: those above are taken, too.
             while self._idle():
                 connection = await _attempt(_take, self._pool())
                 if isinstance(connection, Exception):
+                    self.why = connection
                     break
                 taken.append(connection)
-            failures = [await _attempt(it.send_command, "CLIENT", "INFO") for it in taken]
-            for connection, failure in zip(taken, failures):
-                answer = failure or await _attempt(connection.read_response)
-                if isinstance(answer, Exception) and not _is_refusal(answer):
-                    await self._give_up(connection)
-                elif id(connection) in self._untold:
-                    self._hear(answer)
-                    self._untold.pop(id(connection), None)
+            for connection in taken:
+                asked.add(id(connection))
+                await _attempt(connection.send_command, "CLIENT", "INFO")
+            for connection in taken:
+                answer = await _attempt(connection.read_response)
+                asked.discard(id(connection))
+                self._judge(connection, answer)
         finally:
             for connection in reversed(taken):
-                await self._give_up(connection)  # if this was cancelled
+                if id(connection) in asked:  # if this was cancelled
+                    self.has_closed = True
+                    await _attempt(connection.disconnect, *([True] if self.is_of_asyncio else []))
                 await _attempt(self._pool().release, connection)
 
-    async def _give_up(self, connection: Any) -> None:
-        """Close one that has not told its database: the next begins with that of the settings."""
-        if id(connection) in self._untold:
-            await _attempt(connection.disconnect, *([True] if self.is_of_asyncio else []))
-            self._untold.pop(id(connection), None)
-            self._hear(TimeoutError("no answer, so that its connection was closed"))
+    def _judge(self, connection: Any, answer: Any) -> None:
+        if isinstance(answer, Exception):
+            # Of all others the library closes the connection, or the server is asked again.
+            self.why = answer
+            if not _is_refusal(answer):
+                return
+            self.refusal = answer
+        else:
+            told = re.search(r"\bdb=(\d+)", str(answer))
+            if told is None:
+                self.refusal = ValueError("no db")
+            elif int(told[1]) != self.database:
+                self.found = told[1]
+        self._untold.pop(id(connection), None)
 
     def _is_asking(self) -> bool:
         pid, loop = self._asker
@@ -122,7 +147,23 @@ class Connections:
                 self._untold.pop(key, None)
 
 
-def run(coroutine: Coroutine[Any, Any, None]) -> None:
+def connections_of(client: Any) -> Connections:
+    """The connections of a client: the same for all managers that have it."""
+    pool = client.connection_pool
+    with _changing:
+        known: Connections | None = vars(pool).get(_ATTRIBUTE)
+        if known is None:
+            known = Connections(pool)
+            setattr(pool, _ATTRIBUTE, known)
+        return known
+
+
+def database_of(pool: Any) -> int:
+    """The database of a pool's settings."""
+    return int(pool.connection_kwargs.get("db") or 0)
+
+
+def _run(coroutine: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine that never suspends, as those of this module do for blocking clients."""
     try:
         coroutine.send(None)
@@ -148,7 +189,9 @@ def _take(pool: Any) -> Any:
 
 def _is_refusal(error: Exception) -> bool:
     """Whether the server has answered that it does not permit or know the command."""
-    return any(base.__name__ == "ResponseError" for base in type(error).__mro__)
+    names = {base.__name__ for base in type(error).__mro__}
+    is_unknown = re.match(r"(ERR )?unknown (sub)?command", str(error), re.IGNORECASE) is not None
+    return "NoPermissionError" in names or ("ResponseError" in names and is_unknown)
 
 
 def _idle(pool: Any) -> list[Any]:
@@ -173,12 +216,15 @@ def _is_open(connection: Any) -> bool:
 
 def _renew() -> None:
     """In a forked child a thread that does not exist there may hold the mutex."""
-    global _beginning
-    _beginning = threading.Lock()
+    global _changing
+    _changing = threading.RLock()
 
 
-_beginning = threading.Lock()
+# : It may be taken again, by a signal handler.
+_changing = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
 # : The names under which their pools keep the connections that they have made.
 _MADE = ("_available_connections", "_in_use_connections", "_connections")
+# : Of a pool: what is known of its connections.
+_ATTRIBUTE = "_quorlock_connections"

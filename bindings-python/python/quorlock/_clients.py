@@ -7,18 +7,16 @@ Owns when clients are asked and what their answers mean; how they are asked stan
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING, Any, Callable
 
-from ._asking import Connections
+from ._asking import connections_of, database_of
 from ._errors import ConfigError, QuorumUnreachable
 from ._nodes import overridden_in
 from ._notices import warn
-from ._selections import watch
 
 if TYPE_CHECKING:
     from ._native import Manager
@@ -39,11 +37,11 @@ class Clients:
             for number, (client, address) in enumerate(given)
             if _is_client(client)
         ]
-        # : Questions that a lock has waited for beside a majority, and none waits for again.
-        self._waited_for: set[Future[None]] = set()
+        # : The numbers of those that a lock has waited for beside a majority: none does again.
+        self._waited_for: set[int] = set()
         blocking = [it for it in self._watched if not it.connections.is_of_asyncio]
         for questions, seconds in self._questions(blocking, PATIENCE, lambda: False):
-            wait(questions, seconds, FIRST_COMPLETED)
+            _wait(questions, seconds)
         self._compare()
 
     def __bool__(self) -> bool:
@@ -60,14 +58,14 @@ class Clients:
                 raise watched.of_asyncio()
         if self._untold():
             for questions, seconds in self._steps(patience):
-                wait(questions, seconds, FIRST_COMPLETED)
+                _wait(questions, seconds)
         self._settle()
 
     async def ask(self, patience: Callable[[], float | None] = lambda: None) -> None:
         """As `check`, from an event loop, where clients of asyncio are asked as well."""
         if self._untold():
             for questions, seconds in self._steps(patience):
-                await _answers(questions, seconds)
+                await _wait_on_loop(questions, seconds)
         self._settle()
 
     def _settle(self) -> None:
@@ -87,33 +85,40 @@ class Clients:
         yield from self._questions(self._watched, limit, self._are_enough)
         self._compare()
         if not self._are_enough():
-            untold = ", ".join(watched.address for watched in self._untold())
-            raise QuorumUnreachable(
-                f"{untold}: the client has not told within {limit:g} s which database it uses"
-            )
-        rest = [it for it in self._untold() if it.connections.question not in self._waited_for]
+            raise self._unreachable(limit)
+        rest = [it for it in self._untold() if it.number not in self._waited_for]
         yield from self._questions(rest, _GRACE, lambda: False)
-        questions = (it.connections.question for it in self._untold())
-        self._waited_for = {it for it in questions if it is not None}
+        self._waited_for = {it.number for it in self._untold()}
 
     def _questions(
-        self, watched: list[Watched], seconds: float, is_over: Callable[[], bool]
+        self, watched: list[Watched], seconds: float, is_enough: Callable[[], bool]
     ) -> Iterator[Step]:
-        """Ask those that have not told; yields what to wait for, and how long, until it is over."""
-
-        def ask() -> list[Future[None]]:
-            return [it.connections.ask() for it in watched if it.connections.are_untold()]
-
-        deadline = time.monotonic() + seconds
-        questions = ask()
-        while not is_over() and all(it.found is None for it in watched):
-            if any(it.cancelled() for it in questions):
-                questions = ask()  # a program may cancel all the tasks that it finds
-            open_ones = [it for it in questions if not it.done()]
+        """Ask those that have not told until they have; yields what to wait for, and how long."""
+        deadline, is_first = time.monotonic() + seconds, True
+        while not is_enough() and all(it.connections.found is None for it in watched):
+            untold = [it.connections for it in watched if it.connections.are_untold()]
             left = deadline - time.monotonic()
-            if not open_ones or left <= 0:
+            if not untold or left <= 0:
                 return
-            yield open_ones, left
+            under_way = [it.question for it in untold if it.question is not None]
+            under_way = [it for it in under_way if not it.done()]
+            if under_way:
+                yield under_way, left
+                continue
+            # Some have come back only now, or their question has failed.
+            if not is_first:
+                yield [], min(left, _PAUSE)
+            is_first = False
+            yield [it.ask() for it in untold], left
+
+    def _unreachable(self, limit: float) -> QuorumUnreachable:
+        untold = self._untold()
+        addresses = ", ".join(it.address for it in untold)
+        reasons = [type(it.connections.why).__name__ for it in untold if it.connections.why]
+        why = f" ({reasons[0]})" if reasons else ""
+        return QuorumUnreachable(
+            f"{addresses}: the client has not told within {limit:g} s which database it uses{why}"
+        )
 
     def _untold(self) -> list[Watched]:
         return [it for it in self._watched if it.connections.are_untold()]
@@ -132,16 +137,20 @@ class Watched:
 
     def __init__(self, client: Any, number: int, address: str, manager: Manager) -> None:
         login = _login(client)
-        self._number, self._manager, self._is_left_out = number, manager, False
-        # : Another database than that of the settings, if it has told one.
-        self.found: str | None = None
+        try:
+            self.connections = connections_of(client)
+        except TypeError as error:
+            raise ConfigError(
+                f"the client of {address} has a class of connections that cannot be extended "
+                f"({error}), so that a SELECT would not be noticed; pass its address instead"
+            ) from None
+        self.number, self._manager, self._is_left_out = number, manager, False
         self._client: Callable[[], Any] = lambda: client
         self._address = address
-        self._database = _database(client)
         self._has_same_login: Callable[[], bool] = lambda: _login(client) == login
-        self._has_left = watch(client)
+        pool = client.connection_pool
+        self._has_same_pool: Callable[[], bool] = lambda: client.connection_pool is pool
         self._told: set[str] = set()
-        self.connections = Connections(client, self._judge)
 
     @property
     def address(self) -> str:
@@ -150,10 +159,10 @@ class Watched:
 
     def leave_out(self) -> None:
         """Have no keys made on its node, unless it has told the database of its settings."""
-        is_left_out = self.connections.are_untold() or self.found is not None
+        is_left_out = self.connections.are_untold() or self.connections.found is not None
         if is_left_out != self._is_left_out:
             self._is_left_out = is_left_out
-            self._manager.leave_out(self._number, is_left_out)
+            self._manager.leave_out(self.number, is_left_out)
 
     def tell_left_out(self) -> None:
         """Warn once if no keys are made on its node."""
@@ -166,13 +175,12 @@ class Watched:
 
     def compare(self) -> None:
         """Raise `ConfigError` if the client may use other keys by now than those that we lock."""
-        now = _database(self._client())
-        if now != self._database:
-            raise self._elsewhere(f"uses database {now} now")
-        if self.found is not None:
-            raise self._elsewhere(f"has selected database {self.found}, on one of its connections")
-        if left := self._has_left():
-            raise self._elsewhere(left)
+        if why := self._has_moved():
+            raise ConfigError(
+                f"the client of {self._address} {why}, but its settings named database "
+                f"{self.connections.database} when it was given as a node: a lock would have two "
+                f"holders; make a new Redlock with the address, such as redis://host:6379/3"
+            )
         if overridden := overridden_in(self._client()):
             raise ConfigError(
                 f"the client of {self._address} has another {overridden} than when this "
@@ -185,6 +193,37 @@ class Watched:
                 "its client has other credentials than when this Redlock was made, which goes on "
                 "with the old ones: make a new Redlock",
             )
+        if (refusal := self.connections.refusal) is not None:
+            self._warn(
+                "unknown-database",
+                f"its client does not tell which database it has selected "
+                f"({type(refusal).__name__}); taken is database {self.connections.database}, as in "
+                f"its settings: pass its address instead, with the database, if that is wrong",
+            )
+        if self.connections.has_closed:
+            self._warn(
+                "unknown-database",
+                f"the question to its client was cancelled, so that its connection was closed: the "
+                f"next begins with database {self.connections.database}, as in its settings",
+            )
+
+    def _has_moved(self) -> str | None:
+        """Why the client may use another database than that of the settings."""
+        connections = self.connections
+        now = database_of(self._client().connection_pool)
+        if now != connections.database:
+            return f"uses database {now} now"
+        if connections.found is not None:
+            return f"has selected database {connections.found}, on one of its connections"
+        if command := connections.selections.first():
+            return f"has run {command}(), on one of its connections"
+        if not self._has_same_pool():
+            return "has another connection pool now"
+        return (
+            None
+            if connections.selections.is_class_kept()
+            else "has another class of connections now"
+        )
 
     def of_asyncio(self) -> ConfigError:
         """The error for a client that blocking code cannot ask."""
@@ -194,36 +233,27 @@ class Watched:
             f"its address instead, with the database, or use quorlock.aio"
         )
 
-    def _judge(self, answer: Any) -> None:
-        found = None if isinstance(answer, Exception) else re.search(r"\bdb=(\d+)", str(answer))
-        if found is None:
-            why = str(answer) if isinstance(answer, TimeoutError) else type(answer).__name__
-            self._warn(
-                "unknown-database",
-                f"its client does not tell which database it has selected ({why}); taken is "
-                f"database {self._database}, as in its settings: pass its address instead, with "
-                f"the database, if that is wrong",
-            )
-        elif int(found[1]) != self._database:
-            self.found = found[1]
-
     def _warn(self, notice: str, text: str) -> None:
         """Warn once of each."""
         if notice not in self._told:
             self._told.add(notice)
             warn(notice, f"{self._address}: {text}", self._address)
 
-    def _elsewhere(self, what: str) -> ConfigError:
-        return ConfigError(
-            f"the client of {self._address} {what}, but its settings named database "
-            f"{self._database} when this Redlock was made: a lock would have two holders; "
-            f"make a new Redlock with the address, such as redis://host:6379/3"
-        )
+
+def _wait(questions: list[Future[None]], seconds: float) -> None:
+    """Wait until one is answered, or for that time if there are none."""
+    if questions:
+        wait(questions, seconds, FIRST_COMPLETED)
+    else:
+        time.sleep(seconds)
 
 
-async def _answers(questions: list[Future[None]], seconds: float) -> None:
+async def _wait_on_loop(questions: list[Future[None]], seconds: float) -> None:
     import asyncio
 
+    if not questions:
+        await asyncio.sleep(seconds)
+        return
     begun, answers = time.monotonic(), [asyncio.wrap_future(it) for it in questions]
     await asyncio.wait(answers, timeout=seconds, return_when=FIRST_COMPLETED)
     if time.monotonic() - begun > seconds + _LATE:
@@ -235,10 +265,6 @@ def _is_client(node: Any) -> bool:
     return hasattr(node, "connection_pool") and hasattr(node, "set_response_callback")
 
 
-def _database(client: Any) -> int:
-    return int(client.connection_pool.connection_kwargs.get("db") or 0)
-
-
 def _login(client: Any) -> tuple[Any, Any]:
     settings = client.connection_pool.connection_kwargs
     return settings.get("username"), settings.get("password")
@@ -247,10 +273,11 @@ def _login(client: Any) -> tuple[Any, Any]:
 def _renew() -> None:
     """In a forked child a thread that does not exist there may hold the mutex."""
     global _settling
-    _settling = threading.Lock()
+    _settling = threading.RLock()
 
 
-_settling = threading.Lock()
+# : It may be taken again, by a signal handler.
+_settling = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
 # : What to wait for, and for how many seconds.
@@ -263,3 +290,5 @@ _TO_READ = 0.15
 PATIENCE = 1.0
 #: How long the others have once a majority has told, in seconds.
 _GRACE = 0.05
+#: How long to pause before a question is asked again, in seconds.
+_PAUSE = 0.005
