@@ -1,0 +1,173 @@
+"""Tests managers over clients of redis-py and valkey-py that the program uses elsewhere, too."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import valkey
+import valkey.asyncio
+
+from quorlock import ConfigError, Redlock, aio
+from tests.python.programs import run
+from tests.support.cluster import Cluster
+from tests.support.wait import eventually
+
+BLOCKING = [redis.Redis, valkey.Valkey]
+ASYNCIO = [redis.asyncio.Redis, valkey.asyncio.Valkey]
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_the_first_lock_of_a_client_that_other_threads_use(cluster3: Cluster, kind: Any) -> None:
+    clients = [kind.from_url(url) for url in cluster3.urls]
+    has_ended = threading.Event()
+
+    def use(client: Any) -> None:
+        while not has_ended.is_set():
+            assert client.get("x") is None
+
+    users = [threading.Thread(target=use, args=(client,)) for client in clients for _ in range(2)]
+    for user in users:
+        user.start()
+    try:
+        for _ in range(10):
+            with Redlock(clients) as locks, locks.lock("r", timeout=20):
+                assert cluster3.values("r").count(None) <= 1
+            for client in clients:  # the next manager asks again
+                vars(client.connection_pool).pop("_quorlock_connections")
+    finally:
+        has_ended.set()
+        for user in users:
+            user.join()
+
+
+@pytest.mark.parametrize("kind", ASYNCIO)
+def test_the_first_lock_of_a_client_that_other_tasks_use(cluster3: Cluster, kind: Any) -> None:
+    async def test() -> None:
+        for _ in range(10):
+            clients = [kind.from_url(url) for url in cluster3.urls]
+            has_ended = asyncio.Event()
+            for client in clients:
+                await asyncio.gather(*[client.get("x") for _ in range(5)])
+            users = [asyncio.ensure_future(use(it, has_ended)) for it in clients for _ in range(2)]
+            await asyncio.sleep(0)
+            async with aio.Redlock(clients) as locks, locks.lock("r", timeout=20):
+                assert cluster3.values("r").count(None) <= 1
+            has_ended.set()
+            await asyncio.gather(*users)
+            for client in clients:
+                await client.aclose()
+
+    async def use(client: Any, has_ended: asyncio.Event) -> None:
+        while not has_ended.is_set():
+            assert await client.get("x") is None
+            await asyncio.sleep(0.001)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_threads_that_give_one_client_to_managers_of_their_own(
+    cluster3: Cluster, kind: Any
+) -> None:
+    for _ in range(10):
+        client = kind.from_url(cluster3.urls[0])
+        client.select(3)
+        outcomes: list[object] = []
+        start = threading.Barrier(4)
+
+        def lock(client: Any, start: threading.Barrier, outcomes: list[object]) -> None:
+            start.wait()
+            try:
+                outcomes.append(Redlock([client]).lock("r").acquire(timeout=20))
+            except ConfigError as error:
+                outcomes.append(str(error))
+
+        threads = [threading.Thread(target=lock, args=(client, start, outcomes)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert ["has selected database 3" in str(it) for it in outcomes] == [True] * 4
+        client.close()
+
+
+@pytest.mark.parametrize("kind", ASYNCIO)
+@pytest.mark.parametrize("turns", range(6))
+def test_tasks_that_give_one_client_to_managers_of_their_own(
+    cluster3: Cluster, kind: Any, turns: int
+) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        await client.select(3)
+        first = asyncio.ensure_future(aio.Redlock([client]).lock("r").acquire(timeout=20))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        second = asyncio.ensure_future(aio.Redlock([client]).lock("r").acquire(timeout=20))
+        outcomes = await asyncio.gather(first, second, return_exceptions=True)
+        assert [type(it) for it in outcomes] == [ConfigError, ConfigError]
+        await client.aclose()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_server_that_is_busy_has_not_refused_the_question(
+    servers: Callable[..., Cluster], kind: Any
+) -> None:
+    cluster = servers(1)
+    admin, client = kind.from_url(cluster.urls[0]), kind.from_url(cluster.urls[0])
+    admin.config_set("lua-time-limit", 1)
+    client.select(3)
+
+    def is_busy() -> bool:
+        try:
+            return bool(admin.get("x") == "busy")
+        except (redis.ResponseError, valkey.ResponseError) as error:
+            return "BUSY" in str(error)
+
+    def keep_busy() -> None:
+        with pytest.raises(Exception, match="killed"):
+            kind.from_url(cluster.urls[0]).eval("while true do end", 0)
+
+    script = threading.Thread(target=keep_busy)
+    script.start()
+    eventually(is_busy)
+    locks = Redlock([client])
+    admin.script_kill()
+    script.join()
+    with pytest.raises(ConfigError, match="has selected database 3"):
+        locks.lock("r").acquire(timeout=20)
+    for it in (admin, client):
+        it.close()
+
+
+def test_greenlets_that_make_managers_over_clients(cluster3: Cluster) -> None:
+    out = run(
+        """
+        import os
+        import quorlock
+        from gevent import monkey
+        monkey.patch_all()
+        import gevent
+        import redis
+
+        def lock(number):
+            clients = [redis.Redis.from_url(url) for url in os.environ["QUORLOCK_NODES"].split(",")]
+            for client in clients:
+                client.ping()
+            with quorlock.Redlock(clients) as locks, locks.lock(f"r{number}", timeout=20):
+                return "held"
+
+        jobs = [gevent.spawn(lock, number) for number in range(4)]
+        gevent.joinall(jobs)
+        print(*[job.value for job in jobs])
+        """,
+        nodes=cluster3.urls,
+    )
+    assert out == "held held held held"
