@@ -102,8 +102,8 @@ def test_the_command_is_not_started_once_the_lease_has_ended(
 def test_who_gives_up_leaves_its_place(cluster3: Cluster, start: Start, ends: str) -> None:
     for server in cluster3:
         server.command("SET", "job", "another", "PX", 60_000)
-    for _ in range(10):
-        wait = ("--wait", "200ms") if ends == "--wait" else ()
+    for _ in range(5):
+        wait = ("--wait", "1s") if ends == "--wait" else ()
         command = start("run", *wait, "job", "--", "true", nodes=cluster3.urls)
         eventually(lambda: has_place(cluster3, "job"))
         if not wait:
