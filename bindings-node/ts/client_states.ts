@@ -29,9 +29,6 @@ interface Watched {
   isLoginTold: boolean
 }
 
-/** For how many milliseconds a caller waits; `null` without a limit. */
-type Patience = () => number | null
-
 /** What a check reports besides errors: `index` is the node's. */
 export interface StateListener {
   /**
@@ -90,9 +87,10 @@ export class ClientStates {
    * Throws a {@link ConfigError} if a client uses other keys by now than those that this Redlock
    * locks. Returns a promise that rejects with it if clients have to be asked: those that have not told
    * their database over their present connection, and all of them when a second has passed since. It rejects with a
-   * {@link QuorumUnreachableError} if no majority has told it in time.
+   * {@link QuorumUnreachableError} if no majority has told it in time, of which `patience` tells the caller's, in
+   * milliseconds; `null` without a limit.
    */
-  check(patience?: Patience): Promise<void> | undefined {
+  check(patience?: () => number | null): Promise<void> | undefined {
     if (this.#watched.length === 0 || this.#listener.isClosed()) return undefined
     this.#compareNow()
     const isDue = uptime() - this.#askedAt >= ASK_AGAIN_AFTER
@@ -123,6 +121,7 @@ export class ClientStates {
         if (watched.isAsking && hasGranted(watched)) this.#awaitMoment(watched)
       const asking = this.check(() => TO_CONFIRM)
       if (asking !== undefined) await timed(asking, signal)
+      // On the nodes of clients that have connected again meanwhile, keys may be in another database than theirs.
       const lost = this.#untold().filter(hasGranted).length
       const granted = native.votes(lease).filter(({ outcome }) => outcome === 'granted').length
       if (lost > 0 && (granted - lost) * 2 <= this.#size) throw this.#unreachable(TO_CONFIRM)
