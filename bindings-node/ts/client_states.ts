@@ -54,8 +54,9 @@ export class ClientStates {
   #isSettled = false
   /** When all clients were asked last. */
   #askedAt = -Infinity
-  /** What callers with time enough wait for together. */
+  /** What callers with time enough wait for together, and since when. */
   #hearing: Promise<void> | undefined
+  #heardSince = -Infinity
   /** What looks again after each answer. */
   readonly #waits = new Set<() => void>()
   #mistake: string | undefined
@@ -99,8 +100,12 @@ export class ClientStates {
     if (this.#isReady()) return void this.#settle()
     const limit = patience?.() ?? PATIENCE
     if (limit < PATIENCE) return this.#hear(limit)
-    this.#hearing ??= this.#hear(PATIENCE).finally(() => (this.#hearing = undefined))
-    return this.#hearing
+    if (this.#hearing === undefined) {
+      this.#heardSince = uptime()
+      this.#hearing = this.#hear(PATIENCE).finally(() => (this.#hearing = undefined))
+    }
+    const isLate = uptime() - this.#heardSince > SHARED_FOR
+    return isLate ? this.#hear(PATIENCE) : this.#hearing
   }
 
   /**
@@ -125,6 +130,10 @@ export class ClientStates {
       const lost = this.#untold().filter(hasGranted).length
       const granted = native.votes(lease).filter(({ outcome }) => outcome === 'granted').length
       if (lost > 0 && (granted - lost) * 2 <= this.#size) throw this.#unreachable(TO_CONFIRM)
+      if (native.validity(lease) <= 0)
+        throw new QuorumUnreachableError(
+          'the lock ended while its clients were asked for their databases',
+        )
     } catch (error) {
       native.withdraw(lease)
       throw error
@@ -236,14 +245,13 @@ export class ClientStates {
     const { object } = watched
     watched.isAsking = true
     this.#awaitMoment(watched)
-    let isTold = true
+    let [isTold, isRefused] = [true, false]
     try {
       this.#learn(watched, await object.ask())
       watched.why = ''
     } catch (error) {
       watched.why = error instanceof Error ? error.message : String(error)
-      isTold = REFUSAL.test(watched.why)
-      if (isTold) this.#tellRefusal(watched)
+      isTold = isRefused = REFUSAL.test(watched.why)
     }
     watched.toldBy = isTold ? (object.connection() ?? 0) : 0
     watched.isAsking = false
@@ -252,6 +260,7 @@ export class ClientStates {
     // It was told before the client took its connection for ready, or after it had lost it.
     if (isTold && watched.toldBy === 0 && this.#waits.size > 0) this.#ask([watched])
     this.#look()
+    if (isRefused) this.#tellRefusal(watched) // at last: a listener may throw
   }
 
   /** Lets locks wait for the answer of `watched`, for a moment. */
@@ -356,6 +365,9 @@ const PATIENCE = 1000
 
 /** How long a lock that was won may wait for clients that have connected again meanwhile, in milliseconds. */
 const TO_CONFIRM = 150
+
+/** How long after its beginning others join a wait for clients, in milliseconds: all have nearly as much time. */
+const SHARED_FOR = 50
 
 /** How long locks go without asking the clients for their databases again, in milliseconds. */
 const ASK_AGAIN_AFTER = 1000

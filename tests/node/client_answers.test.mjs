@@ -216,6 +216,21 @@ describe('a client that has not told its database', () => {
       await other.close()
     })
 
+    it(`is waited for a second by each call: ${name}`, async () => {
+      const manager = await connected(make, cluster.urls.slice(0, 1))
+      await cluster.servers[0]?.pause()
+      try {
+        const first = assert.rejects(manager.acquire('a', 5000), UNTOLD)
+        await new Promise((resolve) => setTimeout(resolve, 500)) // late, but in time for the first one's wait
+        const begun = performance.now()
+        await assert.rejects(manager.acquire('b', 5000), UNTOLD)
+        assert.ok(performance.now() - begun > 900)
+        await first
+      } finally {
+        await cluster.servers[0]?.resume()
+      }
+    })
+
     it(`is not told of once its Redlock is closed: ${name}`, async () => {
       const manager = await connected(make, cluster.urls.slice(0, 1))
       await cluster.servers[0]?.pause()
