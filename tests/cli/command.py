@@ -72,6 +72,11 @@ class Command:
         """The next line on its standard error."""
         return _line(self._process.stderr)
 
+    def type(self, text: str) -> None:
+        """Writes to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text.encode())
+
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 

@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 
 from tests.cli.command import PROGRAM, ROOT, Ended, call
+from tests.cli.conftest import Start
 from tests.support.cluster import Cluster
+from tests.support.wait import eventually
 
 PAGE = (ROOT / "docs" / "programs.md").read_text()
 PATH = f"{Path(PROGRAM[0]).parent}:{os.environ['PATH']}"
@@ -67,3 +69,28 @@ def test_such_a_script_under_another_lock_takes_its_own(cluster3: Cluster, tmp_p
     script = _script(tmp_path, f'{_block("sh")}echo "$QUORLOCK_RESOURCE"\n')
     ended = call("run", "other", "--", str(script), nodes=cluster3.urls, env={"PATH": PATH})
     assert (ended.code, ended.out, ended.err) == (0, "nightly\n", "")
+
+
+def test_such_a_script_does_not_wait_for_itself_where_the_lock_cannot_be_verified(
+    cluster3: Cluster, start: Start, tmp_path: Path
+) -> None:
+    """The nodes hang while it asks whether the lock is held, and answer again after that."""
+    wrapper = tmp_path / "quorlock"
+    wrapper.write_text(
+        f'#!/bin/sh\n{PROGRAM[0]} "$@"; code=$?\n'
+        '[ "$1" = run ] || { echo "$1: $code"; read -r _; }\nexit "$code"\n'
+    )
+    wrapper.chmod(0o755)
+    script = _script(tmp_path, f"{_block('sh')}echo work\n")
+    words = ("sh", "-c", f"read -r _; {script}; echo end: $?")
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = start("run", "--ttl", "60s", "nightly", "--", *words, nodes=cluster3.urls, env=env)
+    eventually(lambda: None not in cluster3.values("nightly"))
+    for server in cluster3[:2]:
+        server.pause()
+    command.type("\n")
+    assert command.line() == "verify: 69"
+    cluster3.heal()
+    command.type("\n")
+    assert command.line() == "end: 75"
+    assert command.end().code == 0

@@ -156,7 +156,7 @@ def test_a_job_that_calls_setsid_late_is_let_alone(cluster3: Cluster, start: Sta
     daemon_id = int(command.line())
     try:
         assert _is_renewed(cluster3)
-        command._process.stdin.write(b"\n")  # type: ignore[union-attr]
+        command.type("\n")
         assert command.end().code == 3
         assert is_alive(daemon_id)
     finally:
