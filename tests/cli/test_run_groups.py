@@ -222,6 +222,26 @@ def test_keys_reach_a_job_that_is_left(cluster3: Cluster) -> None:
     assert is_free(cluster3, "job")
 
 
+@pytest.mark.parametrize("name", ["by a key", "INT", "QUIT", "HUP"])
+def test_a_job_that_is_left_and_stopped_ends(cluster3: Cluster, name: str) -> None:
+    """It reads the terminal, which stops it, as it is not in the foreground."""
+    reader = 'sh -c "echo step=\\$\\$; exec cat"'
+    run = f"{PROGRAM[0]} run job -- bash -c 'set -m; {reader} & exit 3'"
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"{run}\n")
+        step = int(shell.expect(r"step=(\d+)\n"))
+        eventually(lambda: _has_terminal(shell, _parent(step)))
+        eventually(lambda: state(step) == "T")
+        if name == "by a key":
+            shell.type("\x03")
+        else:
+            os.kill(_parent(step), getattr(signal, f"SIG{name}"))
+        eventually(lambda: not is_alive(step))
+        shell.expect(r"ready\$ ")
+    assert is_free(cluster3, "job")
+
+
 def test_a_lost_lock_ends_a_shell_and_its_job(cluster3: Cluster) -> None:
     """The job has the terminal, and an interactive shell ignores SIGTERM."""
     inner = "bash --norc --noprofile --noediting -i"

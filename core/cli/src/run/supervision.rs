@@ -150,6 +150,10 @@ impl<'a> Supervision<'a> {
             signal if signal.asks_to_end() => {
                 self.asked = Some(signal);
                 self.child.signal(signal);
+                // No key or shell continues a job there that the terminal has stopped: it would not act on the signal.
+                if self.child.is_group_over() {
+                    self.child.signal(Signal::CONTINUE);
+                }
             }
             // The processes that the command has started may know nothing of it.
             signal => self.child.tell(signal),
