@@ -89,6 +89,18 @@ def test_a_step_that_is_found_after_the_grace_has_one_of_its_own(
     assert not is_alive(step)
 
 
+def test_groups_that_are_found_later_do_not_put_off_the_end_of_others(
+    cluster3: Cluster, start: Start
+) -> None:
+    """The step starts groups again and again, each within the grace of the one before."""
+    step = "bash -c 'trap \"\" TERM; echo $$; while :; do {}; sleep 0.2; done' 2>/dev/null"
+    step = step.format("(set -m; sleep 60 >/dev/null &)")
+    command, pid = _started(start, cluster3, LEFT_BEHIND.format(step), "--grace", "1s")
+    _lose(cluster3)
+    assert command.end().code == 76
+    assert not is_alive(pid)
+
+
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT"])
 @each_way
 def test_a_signal_that_ends_reaches_the_step(

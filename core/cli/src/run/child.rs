@@ -127,7 +127,7 @@ impl Child {
     }
 
     /// The groups that get signals.
-    fn reached(&self) -> &[Pid] {
+    pub(super) fn reached(&self) -> &[Pid] {
         if self.is_group_over { &self.left } else { &self.groups[..1] }
     }
 

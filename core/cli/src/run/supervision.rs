@@ -56,8 +56,8 @@ pub(super) struct Supervision<'a> {
     had_terminal: bool,
     /// The last signal by which the command was asked to end.
     asked: Option<Signal>,
-    /// When what is left is killed, if it has not ended by then.
-    kill_at: Option<Instant>,
+    /// The groups that were asked to end after a loss, and when each is killed if it has not ended by then.
+    kill_at: Vec<(Pid, Instant)>,
 }
 
 impl<'a> Supervision<'a> {
@@ -77,7 +77,7 @@ impl<'a> Supervision<'a> {
             wants_terminal: !is_in_pipeline(),
             had_terminal: false,
             asked: None,
-            kill_at: None,
+            kill_at: Vec::new(),
         }
     }
 
@@ -93,12 +93,13 @@ impl<'a> Supervision<'a> {
             }
             self.ask_found();
             self.tell_out_of_reach();
+            self.kill_in_time();
             match self.next(events) {
                 Some(Event::Signal(signal)) => self.pass_on(signal),
                 Some(Event::Lost(error)) => self.lose(&error),
                 Some(Event::Acquired(_)) => {}
                 None if self.awaits_loss => self.resume(),
-                None => self.kill_in_time(),
+                None => {}
             }
         }
         self.end()
@@ -121,7 +122,9 @@ impl<'a> Supervision<'a> {
 
     /// The next event; `None` if there was none for a while.
     fn next(&self, events: &Receiver<Event>) -> Option<Event> {
-        let until_kill = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let reached = self.child.reached();
+        let kills = self.kill_at.iter().filter(|(group, _)| reached.contains(group));
+        let until_kill = kills.map(|(_, at)| at.saturating_duration_since(Instant::now())).min();
         // Nobody tells of the end of the group's other processes where they are not our children.
         let is_ending = self.child.status().is_some() || self.loss == Some(Told::Ending);
         let until_look = match self.child.is_group_over() {
@@ -173,12 +176,12 @@ impl<'a> Supervision<'a> {
         }
         let key = self.child.ended_by().filter(|by| by.is_of_keyboard());
         let (false, Some(signal)) = (found.is_empty(), self.asked.or(key)) else { return };
-        for group in found {
-            send(group, signal);
-            send(group, Signal::CONTINUE);
+        for group in &found {
+            send(*group, signal);
+            send(*group, Signal::CONTINUE);
         }
         if self.is_lost() {
-            self.kill_at = Some(Instant::now() + self.grace);
+            self.kill_later(&found);
         }
     }
 
@@ -190,7 +193,7 @@ impl<'a> Supervision<'a> {
         self.awaits_loss = false;
         self.child.take_found();
         self.terminate();
-        self.kill_at = Some(Instant::now() + self.grace);
+        self.kill_later(&self.child.reached().to_vec());
         let (told, then) = if self.child.is_out_of_reach() {
             (Told::OutOfReach, OUT_OF_REACH)
         } else {
@@ -219,10 +222,18 @@ impl<'a> Supervision<'a> {
         self.child.signal(Signal::CONTINUE);
     }
 
+    /// Each group has a grace of its own: one that is found later does not put off the end of the others.
+    fn kill_later(&mut self, groups: &[Pid]) {
+        let at = Instant::now() + self.grace;
+        self.kill_at.extend(groups.iter().map(|group| (*group, at)));
+    }
+
+    /// Kills the groups whose grace has passed. (Another may have the number of a group that is not reached.)
     fn kill_in_time(&mut self) {
-        if self.kill_at.is_some_and(|at| at <= Instant::now()) {
-            self.kill_at = None;
-            self.child.signal(Signal::KILL);
+        let (now, reached) = (Instant::now(), self.child.reached());
+        let is_due = |&mut (group, at): &mut (Pid, Instant)| at <= now && reached.contains(&group);
+        for (group, _) in self.kill_at.extract_if(.., is_due) {
+            send(group, Signal::KILL);
         }
     }
 
