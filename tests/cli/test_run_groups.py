@@ -234,6 +234,26 @@ def test_keys_reach_a_job_that_is_left(cluster3: Cluster) -> None:
     assert is_free(cluster3, "job")
 
 
+def test_keys_reach_what_is_left_of_the_group(cluster3: Cluster) -> None:
+    """The command itself has ended, and its group has the terminal."""
+    step = "import os, time; os.fork() and os._exit(3); print(os.getpid(), flush=True); time.sleep(60)"
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"{PROGRAM[0]} run --ttl 2s job -- {sys.executable} -c '{step}'\n")
+        pid = int(shell.expect(r"\n(\d+)\n"))
+        eventually(lambda: Path(f"/proc/{_parent(pid)}/comm").read_text() == "quorlock\n")
+        shell.type("\x1a")
+        shell.expect(r"(?s)Stopped.*?\nready\$ ")
+        assert state(pid) == "T"
+        shell.type("fg\n")
+        eventually(lambda: state(pid) != "T" and shell.foreground() == os.getpgid(pid))
+        shell.type("\x03")
+        shell.type("echo status=$?\n")
+        assert shell.expect(r"status=(\d+)\n") == "3"
+        assert not is_alive(pid)
+    assert is_free(cluster3, "job")
+
+
 @pytest.mark.parametrize("name", ["by a key", "INT", "QUIT", "HUP"])
 def test_a_job_that_is_left_and_stopped_ends(cluster3: Cluster, name: str) -> None:
     """It reads the terminal, which stops it, as it is not in the foreground."""

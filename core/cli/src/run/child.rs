@@ -14,7 +14,7 @@ use nix::libc;
 use nix::sys::signal::{
     SigHandler, SigSet, SigmaskHow, Signal as Number, killpg, pthread_sigmask, signal,
 };
-use nix::unistd::{Pid, getpgrp, getpid, getppid};
+use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid};
 
 use super::not_started::not_started;
 use super::orphans::Orphans;
@@ -137,11 +137,16 @@ impl Child {
     }
 
     /// Collects what has happened since the last call; returns what the command's own process did
-    /// last.
+    /// last. Once that has ended, a stop of another process of its group counts as its own: Ctrl-Z stops all of them.
     pub(super) fn reap(&mut self) -> Option<Change> {
         let mut change = None;
         loop {
             match poll() {
+                Polled::News(process, News::Changed(news @ Change::Stopped(_)))
+                    if self.status.is_some() && getpgid(Some(process)) == Ok(self.leader) =>
+                {
+                    change = Some(news);
+                }
                 Polled::News(process, _) if process != self.leader => {}
                 Polled::News(_, News::Changed(news)) => change = Some(news),
                 Polled::News(_, News::Ended { status, by }) => {

@@ -268,6 +268,7 @@ impl<'a> Supervision<'a> {
         if !self.is_lost()
             && let Some(terminal) = &self.terminal
             && self.wants_terminal
+            && !self.child.is_group_over()
             && terminal.is_ours()
         {
             terminal.give(self.child.group());
