@@ -97,9 +97,8 @@ impl<'a> Supervision<'a> {
             match self.next(events) {
                 Some(Event::Signal(signal)) => self.pass_on(signal),
                 Some(Event::Lost(error)) => self.lose(&error),
-                Some(Event::Acquired(_)) => {}
                 None if self.awaits_loss => self.resume(),
-                None => {}
+                Some(Event::Acquired(_)) | None => {}
             }
         }
         self.end()
@@ -193,7 +192,8 @@ impl<'a> Supervision<'a> {
         self.awaits_loss = false;
         self.child.take_found();
         self.terminate();
-        self.kill_later(&self.child.reached().to_vec());
+        let groups = self.child.reached().to_vec();
+        self.kill_later(&groups);
         let (told, then) = if self.child.is_out_of_reach() {
             (Told::OutOfReach, OUT_OF_REACH)
         } else {
