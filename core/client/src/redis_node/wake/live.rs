@@ -27,6 +27,9 @@ use super::watches::KeyState;
 use crate::address::Address;
 use crate::keys::wake_channel;
 
+#[cfg(test)]
+mod tests;
+
 /// An open wake connection.
 pub(super) struct Live {
     connection: MultiplexedConnection,
@@ -109,6 +112,10 @@ impl Live {
     /// when the future is dropped.
     pub(super) async fn next(&mut self) -> Event {
         if self.has_ended {
+            // It may have come together with the end.
+            if let Ok(push) = self.pushes.try_recv() {
+                return Push::read(push).map_or(Event::Nothing, Event::Push);
+            }
             return self.in_flight.next().await.unwrap_or(Event::Lost);
         }
         select! {
