@@ -57,6 +57,7 @@ fn the_recommended_rights_are_enough() {
         a.leave(&handle).await;
         assert_eq!(b.next_news().await, CALLED);
         assert_eq!(b.ask(&handle, Action::CountWaiters).await, Ok(Answer::Waiters(1)));
+        assert_eq!(server.ask().call(&["ACL", "LOG"]), "", "the server refused nothing");
     });
 }
 
