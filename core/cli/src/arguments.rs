@@ -95,15 +95,17 @@ pub(crate) enum Shell {
 ///
 /// Waits until the lock is held, renews it while the command runs, and releases it when the command
 /// and all processes of its group have ended. On Linux it also waits for processes in other groups, as
-/// under timeout or with the job control of a shell; not for those with a session of their own (setsid). Exits as the command does, with 128 + the signal that
-/// ended it, 75 if another holds the lock, 69 without a quorum, 76 if the lock was lost while the
-/// command ran, 127 or 126 if it cannot be found or executed (127 also if its interpreter is missing), and 64 for a wrong command line.
+/// under timeout or with the job control of a shell; not for those with a session of their own (setsid).
+/// Exits as the command does, with 128 + the signal that ended it, 75 if another holds the lock, 69
+/// without a quorum, 76 if the lock was lost while the command ran, 127 or 126 if it cannot be found or
+/// executed (127 also if its interpreter is missing), and 64 for a wrong command line.
 ///
 /// Prints nothing unless something goes wrong. The command finds QUORLOCK_RESOURCE,
 /// QUORLOCK_FENCING_TOKEN, QUORLOCK_TOKEN, QUORLOCK_SEQUENCER and QUORLOCK_TTL_MS in its
-/// environment. If the lock is lost, all processes that are waited for get SIGTERM, and SIGKILL after
-/// --grace. Of the signals that `run` gets, SIGTERM, SIGINT, SIGQUIT and SIGHUP go on to all of them, and
-/// SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH and real-time signals to the command alone. A
+/// environment. If the lock is lost, the command's group gets SIGTERM, and SIGKILL after --grace.
+/// Of the signals that `run` gets, SIGTERM, SIGINT, SIGQUIT and SIGHUP go on to the command's group, and
+/// SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH and real-time signals to the command alone. On Linux, processes in
+/// other groups get the signals that the group got once it has ended; after a loss they have the grace again. A
 /// command that becomes another user, as by sudo, cannot be signalled and goes on: run the lock as that
 /// user, too, as in `sudo quorlock run --nodes-file FILE NAME -- CMD`.
 #[derive(Args)]

@@ -232,7 +232,7 @@ async fn wait_for(locks: &Redlock, servers: &[Server]) -> Waiter {
     waiter
 }
 
-/// Whose waiter would not look again for a long time by itself.
+/// A lock for which a caller waits that does not look again for a long time by itself.
 fn patient_lock(locks: &Redlock) -> Lock {
     let lock = locks.lock("r").set(|policy| policy.retry_delay(HALF_A_MINUTE));
     lock.timeout(HALF_A_MINUTE)

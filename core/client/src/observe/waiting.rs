@@ -47,7 +47,7 @@ impl<'a> WaitWatch<'a> {
     fn follow(&mut self, machine: &Acquire) {
         if !machine.is_between_rounds() {
             self.tell_beginning(None);
-            // Who gives up is not woken.
+            // A caller that gives up is not told as woken.
             if let Some(wait) = self.wait.take_if(|_| !machine.has_ended()) {
                 let waited = clock::now().since(wait.began);
                 self.telemetry.note_wake(self.resources, machine.woken_by(), waited);
