@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from quorlock import QuorumUnreachable, Redlock
+from quorlock import LocksClosed, QuorumUnreachable, Redlock
 from tests.python.apis import Api, async_apis, every_api
 from tests.python.programs import Program
 from tests.support.cluster import Cluster
@@ -297,6 +297,30 @@ def test_one_lock_may_be_polled_beside_others(cluster3: Cluster) -> None:
         assert [connections(server) for server in cluster3] == [1, 1, 1]
         assert not locks.lock("r", timeout=0.3).acquire()
         assert [connections(server) for server in cluster3] == [2, 2, 2]
+
+
+def test_callers_that_are_called_do_not_wait_for_one_that_polls(cluster3: Cluster) -> None:
+    """The first caller of the process polls, and does not look again within the test."""
+    with ThreadPoolExecutor() as pool, Redlock(cluster3.urls, **UNHURRIED, **UNGUARDED) as locks:
+
+        def wait(**style: Any) -> None:
+            with locks.lock("r", timeout=60, **style):
+                pass
+
+        hold(cluster3)
+        polls = pool.submit(wait, wait="poll")
+        eventually(lambda: locks.stats().waits == 1)
+        called = [pool.submit(wait), pool.submit(wait, fair=True)]
+        eventually(lambda: are_waiting(cluster3, 2) and are_watching(cluster3))
+        released = time.monotonic()
+        let_go(cluster3)
+        for one in called:
+            one.result(30)
+        assert time.monotonic() - released < SOON
+        assert not polls.done()
+        locks.close()
+        with pytest.raises(LocksClosed):
+            polls.result(30)
 
 
 @pytest.mark.parametrize("limit", LIMITS)
