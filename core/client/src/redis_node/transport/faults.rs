@@ -29,6 +29,7 @@ pub(super) fn io_words(error: &io::Error) -> String {
 /// The text that the other side sent, made fit for one line of a log.
 pub(crate) fn plain(text: &str) -> String {
     let shown = |c| if alters_line(c) { ' ' } else { c };
+    let text = text.trim_end_matches(|c: char| c.is_whitespace() || alters_line(c));
     // One more than is quoted tells whether that is all.
     let text: String = text.chars().map(shown).take(LONGEST_QUOTE + 1).collect();
     let Some((limit, _)) = text.char_indices().nth(LONGEST_QUOTE) else {
@@ -56,6 +57,14 @@ mod tests {
         );
         assert_eq!(plain(&"\u{e9}".repeat(300)), "\u{e9}".repeat(300));
         assert_eq!(plain(&"\u{e9}".repeat(301)), format!("{}...", "\u{e9}".repeat(300)));
+        assert_eq!(
+            plain(&format!("{}abcd\r\n", word.repeat(59))),
+            format!("{}abcd", word.repeat(59))
+        );
+        assert_eq!(
+            plain(&format!("{}abcde\0", word.repeat(59))),
+            format!("{}abcde", word.repeat(59))
+        );
         assert_eq!(plain("\ttwo\nlines\r\n"), "two lines");
     }
 }
