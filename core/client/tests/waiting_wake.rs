@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::join_all;
 use quorlock::{Engine, ErrorKind, LeaseGuard, Lock, LockError, Policy, Redlock, RestartGuard};
 use support::proxy::Proxy;
 use support::server::Server;
@@ -95,7 +96,7 @@ fn servers_whose_messages_are_lost_on_the_way_are_polled() {
         for server in &servers {
             proxies.push(Proxy::to(server.port()).await);
         }
-        proxies.iter().for_each(Proxy::lose_messages);
+        proxies.iter().for_each(|it| it.lose_messages(true));
         let told = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&told);
         let waiting = Redlock::builder()
@@ -118,6 +119,30 @@ fn servers_whose_messages_are_lost_on_the_way_are_polled() {
             is_woken(waiter).await;
         }
         assert_eq!(told.load(Ordering::Relaxed), servers.len());
+    });
+}
+
+#[test]
+fn a_waiter_whose_messages_are_lost_later_looks_again_in_time() {
+    run(async {
+        let servers = servers();
+        let proxies = join_all(servers.iter().map(|server| Proxy::to(server.port()))).await;
+        let builder = Redlock::builder().nodes(proxies.iter().map(Proxy::url));
+        let builder = builder.node_settings(patient()).engine(Engine::start().unwrap());
+        let waiting = builder.build().unwrap();
+        for fair in [false, true] {
+            hold(&servers);
+            let waiter = tokio::spawn(patient_lock(&waiting).fair(fair).acquire());
+            eventually("the places", || servers.iter().all(|it| places(it) == 1)).await;
+            eventually("the watches", || servers.iter().all(is_tracking)).await;
+            proxies.iter().for_each(|it| it.lose_messages(true));
+            for server in &servers {
+                assert_eq!(server.ask().call(&["DEL", "r"]), "1");
+            }
+            is_woken_within(REFRESH + SOON, waiter).await;
+            proxies.iter().for_each(|it| it.lose_messages(false));
+            assert!(waiting.push_faults().iter().all(Option::is_none));
+        }
     });
 }
 
@@ -249,10 +274,14 @@ async fn held_and_waited_for() -> (Vec<Server>, Redlock, Waiter) {
 
 /// Waits until the waiter has the lock, which must be soon, and releases it.
 async fn is_woken(waiter: Waiter) {
+    is_woken_within(SOON, waiter).await;
+}
+
+async fn is_woken_within(limit: Duration, waiter: Waiter) {
     let begun = Instant::now();
     let lease = timeout(Duration::from_secs(20), waiter).await.expect("it is woken");
     let spent = begun.elapsed();
-    assert!(spent < Duration::from_millis(500), "woken only after {spent:?}");
+    assert!(spent < limit, "woken only after {spent:?}");
     lease.unwrap().unwrap().release().await.unwrap();
 }
 
@@ -269,5 +298,8 @@ fn is_tracking(server: &Server) -> bool {
 }
 
 const HALF_A_MINUTE: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_millis(500);
+/// A waiter looks again by itself after this time.
+const REFRESH: Duration = Duration::from_secs(3);
 /// For a waiter that polls.
 const MOMENT: Duration = Duration::from_millis(20);

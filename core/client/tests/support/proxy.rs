@@ -142,8 +142,8 @@ impl Proxy {
     }
 
     /// What servers send unasked, of messages and of changed keys, is lost.
-    pub fn lose_messages(&self) {
-        self.shared.loses_messages.store(true, SeqCst);
+    pub fn lose_messages(&self, loses: bool) {
+        self.shared.loses_messages.store(loses, SeqCst);
     }
 
     /// New connections are closed at once.
