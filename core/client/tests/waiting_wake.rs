@@ -96,7 +96,7 @@ fn servers_whose_messages_are_lost_on_the_way_are_polled() {
         for server in &servers {
             proxies.push(Proxy::to(server.port()).await);
         }
-        proxies.iter().for_each(|it| it.lose_messages(true));
+        lose_messages(&proxies, true);
         let told = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&told);
         let waiting = Redlock::builder()
@@ -135,12 +135,12 @@ fn a_waiter_whose_messages_are_lost_later_looks_again_in_time() {
             let waiter = tokio::spawn(patient_lock(&waiting).fair(fair).acquire());
             eventually("the places", || servers.iter().all(|it| places(it) == 1)).await;
             eventually("the watches", || servers.iter().all(is_tracking)).await;
-            proxies.iter().for_each(|it| it.lose_messages(true));
+            lose_messages(&proxies, true);
             for server in &servers {
                 assert_eq!(server.ask().call(&["DEL", "r"]), "1");
             }
             is_woken_within(REFRESH + SOON, waiter).await;
-            proxies.iter().for_each(|it| it.lose_messages(false));
+            lose_messages(&proxies, false);
             assert!(waiting.push_faults().iter().all(Option::is_none));
         }
     });
@@ -287,6 +287,12 @@ async fn is_woken_within(limit: Duration, waiter: Waiter) {
 
 fn places(server: &Server) -> i64 {
     server.ask().number(&["ZCARD", "quorlock:queue:{r}"])
+}
+
+fn lose_messages(proxies: &[Proxy], loses: bool) {
+    for proxy in proxies {
+        proxy.lose_messages(loses);
+    }
 }
 
 fn listeners(server: &Server) -> usize {
