@@ -1,7 +1,7 @@
 """Notices when a client that was given as a node uses another database than its settings say.
 
 Otherwise the locks of its library and ours would be different keys, and both would grant one lock.
-Owns when clients are asked and what their answers mean; how they are asked stands elsewhere.
+Owns when clients are asked and what their answers mean; `_asking` owns how they are asked.
 """
 
 from __future__ import annotations
