@@ -20,6 +20,7 @@ import valkey.asyncio
 
 from quorlock import ConfigError, LockError, QuorumUnreachable, Redlock, aio
 from tests.support.cluster import Cluster
+from tests.support.wait import eventually
 
 BLOCKING = [redis.Redis, valkey.Valkey]
 ASYNCIO = [redis.asyncio.Redis, valkey.asyncio.Valkey]
@@ -227,6 +228,26 @@ def test_a_majority_is_enough_and_the_others_get_no_keys(
             await result(getattr(client, "aclose", client.close)())
 
     run(kind, test())
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_lock_that_is_held_gets_its_key_where_a_client_tells_late(
+    cluster3: Cluster, kind: Any
+) -> None:
+    clients = [kind.from_url(url) for url in cluster3.urls]
+    for client in clients:
+        client.ping()
+    cluster3[2].pause()
+    try:
+        locks = Redlock(clients)
+        lock = locks.lock("r", ttl=0.6, auto_extend=True)
+        assert lock.acquire(timeout=5)
+    finally:
+        cluster3[2].resume()
+    eventually(lambda: cluster3.values("r")[2] is not None)
+    lock.release()
+    for client in clients:
+        client.close()
 
 
 @pytest.mark.parametrize("kind", ASYNCIO)

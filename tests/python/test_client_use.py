@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -145,6 +146,57 @@ def test_a_server_that_is_busy_has_not_refused_the_question(
         locks.lock("r").acquire(timeout=20)
     for it in (admin, client):
         it.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_connection_that_was_being_made_is_watched_as_well(cluster3: Cluster, kind: Any) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    usual = client.connection_pool.connection_class
+    locks = Redlock([client])
+    client.ping()
+    # As if it had been made before, and was listed only now.
+    (connection,) = client.connection_pool._available_connections
+    connection.__class__ = usual
+    client.select(3)
+    with pytest.raises(ConfigError, match="has selected database 3"):
+        locks.lock("r").acquire(timeout=20)
+    client.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+@pytest.mark.parametrize("database", [0, 3])
+def test_a_name_that_looks_like_an_answer(cluster3: Cluster, kind: Any, database: int) -> None:
+    client = kind.from_url(cluster3.urls[0], client_name="app-db=0")
+    client.select(database)
+    if database == 0:
+        with Redlock([client]) as locks, locks.lock("r", timeout=20):
+            assert cluster3.values("r")[0] is not None
+    else:
+        with pytest.raises(ConfigError, match="has selected database 3"):
+            Redlock([client])
+    client.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_forked_child_asks_nothing_over_the_connections_of_its_parent(
+    cluster3: Cluster, kind: Any
+) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    pipelines = [client.pipeline() for _ in range(3)]
+    for pipeline in pipelines:
+        pipeline.watch("x")
+    locks = Redlock([client])
+    for pipeline in pipelines:
+        pipeline.reset()  # idle from now on, and not asked yet
+    child = os.fork()
+    if child == 0:
+        try:
+            locks.lock("r").acquire(timeout=20)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert not [it for it in client.client_list() if it["cmd"] == "client|info"]
+    client.close()
 
 
 def test_greenlets_that_make_managers_over_clients(cluster3: Cluster) -> None:

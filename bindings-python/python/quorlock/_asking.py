@@ -5,18 +5,27 @@ Owns what is done with the client's pool, once for all managers that have the cl
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import re
 import threading
+import weakref
 from collections.abc import Coroutine
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Callable
+from concurrent.futures import Future, InvalidStateError
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from ._selections import Selections
 
 if TYPE_CHECKING:
     import asyncio
+
+
+class Listener(Protocol):
+    """Who waits for what a client tells."""
+
+    def hear(self) -> None:
+        """A question has ended."""
 
 
 class Connections:
@@ -42,11 +51,18 @@ class Connections:
         #: The last question to those that are idle.
         self.question: Future[None] | None = None
         self._asker: tuple[int, asyncio.AbstractEventLoop | None] = (0, None)
-        self.selections = Selections(pool, made(pool))
-        self._untold = {id(it): it for it in made(pool) if _is_open(it)}
+        #: The warnings that were given for this client.
+        self.warned: set[str] = set()
+        # : What is called when some have told, as long as others keep it.
+        self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
+        self._pid = os.getpid()
+        self._untold: dict[int, Any] = {}
+        self.selections = Selections(pool)
+        self.watch_all()
 
     def are_untold(self) -> bool:
         """Whether the client may use a connection now that has not told its database."""
+        self._forget_closed()
         # In this order: a question is under way before it takes connections.
         return bool(self._untold) and (bool(self._idle()) or self._is_asking())
 
@@ -54,6 +70,18 @@ class Connections:
         """Whether a connection is open, idle or not, that has not told its database."""
         self._forget_closed()
         return bool(self._untold)
+
+    def listen(self, listener: Listener) -> None:
+        """Have it called, as long as others keep it, when some have told their database."""
+        with _changing:
+            self._listeners.add(listener)
+
+    def watch_all(self) -> None:
+        """Watch those that were being made when the client was given: they have to tell, too."""
+        self._forget_closed()
+        for connection in made(self._pool()):
+            if self.selections.watch(connection):
+                self._untold[id(connection)] = connection
 
     def ask(self) -> Future[None]:
         """Ask the idle ones, unless that is under way: asyncio's on the loop that runs."""
@@ -65,7 +93,11 @@ class Connections:
                 return self.question
             self._asker = (os.getpid(), None)
             self.question = question = Future[None]()
-        self._begin_aside(question)  # without the mutex: with gevent, others may run meanwhile
+        try:
+            self._begin_aside(question)  # without the mutex: with gevent, others may run meanwhile
+        except BaseException:  # of a signal handler
+            _end(question)
+            raise
         return question
 
     def _begin_on_loop(self) -> Future[None]:
@@ -83,53 +115,50 @@ class Connections:
             try:
                 _run(self._ask())
             finally:
-                answered.set_result(None)
+                _end(answered)
 
         try:
             threading.Thread(target=ask, name="quorlock-clients", daemon=True).start()
         except RuntimeError:  # the interpreter ends, or has no thread left
-            answered.set_result(None)
+            _end(answered)
 
     async def _ask(self) -> None:
-        taken: list[Any] = []
-        # : Those whose answers may still come.
-        asked: set[int] = set()
-        try:
-            # The pool gives the one that came back last: those above are taken, too.
-            while self._idle():
-                connection = await _attempt(_take, self._pool())
-                if isinstance(connection, Exception):
-                    self.why = connection
-                    break
-                taken.append(connection)
-            for connection in taken:
-                asked.add(id(connection))
+        """One after the other: a program that uses the client misses one at a time."""
+        for connection in self._idle():
+            if not _take(self._pool(), connection):
+                continue  # the program uses it now
+            is_answered = False
+            try:
                 await _attempt(connection.send_command, "CLIENT", "INFO")
-            for connection in taken:
                 answer = await _attempt(connection.read_response)
-                asked.discard(id(connection))
-                self._judge(connection, answer)
-        finally:
-            for connection in reversed(taken):
-                if id(connection) in asked:  # if this was cancelled
+                is_answered = self._judge(connection, answer)
+            finally:
+                if not is_answered:  # this was cancelled, or the reply is to something else
                     self.has_closed = True
                     await _attempt(connection.disconnect, *([True] if self.is_of_asyncio else []))
                 await _attempt(self._pool().release, connection)
+        with _changing:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener.hear()
 
-    def _judge(self, connection: Any, answer: Any) -> None:
+    def _judge(self, connection: Any, answer: Any) -> bool:
+        """Take an answer; returns whether it is one."""
         if isinstance(answer, Exception):
-            # Of all others the library closes the connection, or the server is asked again.
+            # After any other, the library has closed the connection, or it is asked again.
             self.why = answer
+            self.has_closed |= "Timeout" in type(answer).__name__
             if not _is_refusal(answer):
-                return
+                return True
             self.refusal = answer
         else:
-            told = re.search(r"\bdb=(\d+)", str(answer))
+            told = re.search(r"(?:^| )db=(\d+)", str(answer))
             if told is None:
-                self.refusal = ValueError("no db")
-            elif int(told[1]) != self.database:
+                return False
+            if int(told[1]) != self.database:
                 self.found = told[1]
         self._untold.pop(id(connection), None)
+        return True
 
     def _is_asking(self) -> bool:
         pid, loop = self._asker
@@ -142,6 +171,9 @@ class Connections:
         return [it for key, it in list(self._untold.items()) if key in idle]
 
     def _forget_closed(self) -> None:
+        if self._pid != os.getpid():  # the connections are the parent's
+            self._pid = os.getpid()
+            self._untold.clear()
         for key, connection in list(self._untold.items()):
             if not _is_open(connection):
                 self._untold.pop(key, None)
@@ -163,6 +195,11 @@ def database_of(pool: Any) -> int:
     return int(pool.connection_kwargs.get("db") or 0)
 
 
+def _end(answered: Future[None]) -> None:
+    with contextlib.suppress(InvalidStateError):  # it has ended already
+        answered.set_result(None)
+
+
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine that never suspends, as those of this module do for blocking clients."""
     try:
@@ -181,10 +218,19 @@ async def _attempt(call: Callable[..., Any], *arguments: Any) -> Any:
         return error
 
 
-def _take(pool: Any) -> Any:
-    name = inspect.signature(pool.get_connection).parameters.get("command_name")
-    needs_name = name is not None and name.default is inspect.Parameter.empty
-    return pool.get_connection("CLIENT") if needs_name else pool.get_connection()
+def _take(pool: Any, connection: Any) -> bool:
+    """Take an idle connection out of its pool, so that its `release` puts it back."""
+    getattr(pool, "_checkpid", bool)()  # a forked child makes connections of its own
+    idle = getattr(pool, "_available_connections", None)
+    mutex: Any = getattr(pool, "_lock", None) if idle is not None else pool.pool.mutex
+    with mutex if hasattr(mutex, "__enter__") else contextlib.nullcontext():
+        try:
+            (pool.pool.queue if idle is None else idle).remove(connection)
+        except ValueError:
+            return False
+        if idle is not None:
+            pool._in_use_connections.add(connection)
+        return True
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -53,42 +53,52 @@ class Clients:
         Asks clients that have not told yet. `patience` tells for how many seconds the caller waits
         for them; `None` without a limit. Raises `QuorumUnreachable` if too few have told by then.
         """
+        self._watch_all()
         for watched in self._watched:
             if watched.connections.is_of_asyncio and watched.connections.any_is_open():
                 raise watched.of_asyncio()
-        if self._untold():
-            for questions, seconds in self._steps(patience):
-                _wait(questions, seconds)
-        self._settle()
+        for questions, seconds in self._steps(patience):
+            _wait(questions, seconds)
 
     async def ask(self, patience: Callable[[], float | None] = lambda: None) -> None:
         """As `check`, from an event loop, where clients of asyncio are asked as well."""
-        if self._untold():
-            for questions, seconds in self._steps(patience):
-                await _wait_on_loop(questions, seconds)
-        self._settle()
+        self._watch_all()
+        for questions, seconds in self._steps(patience):
+            await _wait_on_loop(questions, seconds)
 
-    def _settle(self) -> None:
-        """Leave the nodes of clients that have not told out of the lock that is acquired next."""
-        with _settling:
-            for watched in self._watched:
-                watched.leave_out()
-        self._compare()  # in this order: an answer may come at any moment
+    def _watch_all(self) -> None:
         for watched in self._watched:
-            watched.tell_left_out()
+            watched.connections.watch_all()
+
+    def _settle(self) -> bool:
+        """Leave the nodes of clients that have not told out of the lock that is acquired next.
+
+        Returns whether a majority is left.
+        """
+        with _settling:
+            left_out = [watched.leave_out() for watched in self._watched]
+        self._compare()  # in this order: an answer may come at any moment
+        return sum(left_out) * 2 < self._size
 
     def _steps(self, patience: Callable[[], float | None]) -> Iterator[Step]:
         """What to wait for, one step after the other, until a majority has told."""
-        self._compare()
+        if not self._untold() and self._settle():
+            return
         limit = patience()
         limit = PATIENCE if limit is None else min(limit, PATIENCE)
-        yield from self._questions(self._watched, limit, self._are_enough)
-        self._compare()
-        if not self._are_enough():
-            raise self._unreachable(limit)
-        rest = [it for it in self._untold() if it.number not in self._waited_for]
-        yield from self._questions(rest, _GRACE, lambda: False)
-        self._waited_for = {it.number for it in self._untold()}
+        deadline = time.monotonic() + limit
+        while True:
+            left = deadline - time.monotonic()
+            yield from self._questions(self._watched, left, self._are_enough)
+            rest = [it for it in self._untold() if it.number not in self._waited_for]
+            yield from self._questions(rest, min(left, _GRACE), lambda: False)
+            self._waited_for = {it.number for it in self._untold()}
+            if self._settle():
+                break
+            if left <= 0:
+                raise self._unreachable(limit)
+        for watched in self._watched:
+            watched.tell_left_out()
 
     def _questions(
         self, watched: list[Watched], seconds: float, is_enough: Callable[[], bool]
@@ -150,6 +160,8 @@ class Watched:
         self._has_same_login: Callable[[], bool] = lambda: _login(client) == login
         pool = client.connection_pool
         self._has_same_pool: Callable[[], bool] = lambda: client.connection_pool is pool
+        self._given_at = time.monotonic()
+        self.connections.listen(self)
         self._told: set[str] = set()
 
     @property
@@ -157,16 +169,23 @@ class Watched:
         """The node's address, without a password."""
         return self._address
 
-    def leave_out(self) -> None:
+    def hear(self) -> None:
+        """Let its node in once it has told: a lock that is held gets its key there again."""
+        with _settling:
+            if self._is_left_out:
+                self.leave_out()
+
+    def leave_out(self) -> bool:
         """Have no keys made on its node, unless it has told the database of its settings."""
         is_left_out = self.connections.are_untold() or self.connections.found is not None
         if is_left_out != self._is_left_out:
             self._is_left_out = is_left_out
             self._manager.leave_out(self.number, is_left_out)
+        return is_left_out
 
     def tell_left_out(self) -> None:
-        """Warn once if no keys are made on its node."""
-        if self._is_left_out:
+        """Warn once if no keys are made on its node, unless it was given just now."""
+        if self._is_left_out and time.monotonic() - self._given_at >= PATIENCE:
             self._warn(
                 "unknown-database",
                 "its client has not told yet which database it uses: no locks are taken on this "
@@ -199,12 +218,15 @@ class Watched:
                 f"its client does not tell which database it has selected "
                 f"({type(refusal).__name__}); taken is database {self.connections.database}, as in "
                 f"its settings: pass its address instead, with the database, if that is wrong",
+                self.connections.warned,
             )
         if self.connections.has_closed:
             self._warn(
                 "unknown-database",
-                f"the question to its client was cancelled, so that its connection was closed: the "
-                f"next begins with database {self.connections.database}, as in its settings",
+                f"the question to its client was cancelled or took too long, and its connection "
+                f"was closed: the next begins with database {self.connections.database}, as in "
+                f"its settings",
+                self.connections.warned,
             )
 
     def _has_moved(self) -> str | None:
@@ -233,10 +255,11 @@ class Watched:
             f"its address instead, with the database, or use quorlock.aio"
         )
 
-    def _warn(self, notice: str, text: str) -> None:
+    def _warn(self, notice: str, text: str, told: set[str] | None = None) -> None:
         """Warn once of each."""
-        if notice not in self._told:
-            self._told.add(notice)
+        told = self._told if told is None else told
+        if notice not in told:
+            told.add(notice)
             warn(notice, f"{self._address}: {text}", self._address)
 
 

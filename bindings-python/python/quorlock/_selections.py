@@ -15,18 +15,23 @@ class Selections:
     Whoever uses a connection of the pool, and however: each command is read before it is sent.
     """
 
-    def __init__(self, pool: Any, connections: Iterable[Any]) -> None:
-        """Raises `TypeError` if a class of connections cannot be extended."""
-        # : The commands, and the classes that notice them.
+    def __init__(self, pool: Any) -> None:
+        """Raises `TypeError` if the class of connections cannot be extended."""
+        # : The commands, and the classes that notice them, by those that they extend.
         self._left: set[str] = set()
         self._kinds: dict[Any, Any] = {}
+        self._noticing_kinds: set[Any] = set()
         kind = self._noticing(pool.connection_class)
-        inner = [getattr(it, "_conn", it) for it in connections]  # `_conn`: of one with a cache
-        pairs = [(it, self._noticing(type(it))) for it in inner]
         self.is_class_kept: Callable[[], bool] = lambda: pool.connection_class is kind
         pool.connection_class = kind
-        for connection, noticing in pairs:
-            connection.__class__ = noticing
+
+    def watch(self, connection: Any) -> bool:
+        """Notice what is sent over a connection of the pool; whether that is new."""
+        inner = getattr(connection, "_conn", connection)  # of one with a cache
+        if type(inner) in self._noticing_kinds:
+            return False
+        inner.__class__ = self._noticing(type(inner))
+        return True
 
     def first(self) -> str | None:
         """One of the commands, in small letters; `None` if there was none."""
@@ -35,7 +40,9 @@ class Selections:
     def _noticing(self, kind: Any) -> Any:
         """A class as the given one, which notices what is sent."""
         if kind not in self._kinds:
-            self._kinds[kind] = _extended(kind, self._note)
+            noticing = _extended(kind, self._note)
+            self._noticing_kinds.add(noticing)
+            self._kinds[kind] = noticing
         return self._kinds[kind]
 
     def _note(self, connection: Any, args: Any) -> None:
