@@ -64,7 +64,7 @@ class Connections:
         """Whether the client may use a connection now that has not told its database."""
         self._forget_closed()
         # In this order: a question is under way before it takes connections.
-        return bool(self._untold) and (bool(self._idle()) or self._is_asking())
+        return bool(self._untold) and (bool(self._idle()) or self.is_asking())
 
     def any_is_open(self) -> bool:
         """Whether a connection is open, idle or not, that has not told its database."""
@@ -86,7 +86,7 @@ class Connections:
     def ask(self) -> Future[None]:
         """Ask the idle ones, unless that is under way: asyncio's on the loop that runs."""
         with _changing:
-            if self.question is not None and self._is_asking():
+            if self.question is not None and self.is_asking():
                 return self.question
             if self.is_of_asyncio:
                 self.question = self._begin_on_loop()
@@ -160,7 +160,8 @@ class Connections:
         self._untold.pop(id(connection), None)
         return True
 
-    def _is_asking(self) -> bool:
+    def is_asking(self) -> bool:
+        """Whether a question is under way, in this process and on a loop that is open."""
         pid, loop = self._asker
         is_here = pid == os.getpid() and (loop is None or not loop.is_closed())
         return self.question is not None and not self.question.done() and is_here

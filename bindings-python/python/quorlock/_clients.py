@@ -108,18 +108,15 @@ class Clients:
         while not is_enough() and all(it.connections.found is None for it in watched):
             untold = [it.connections for it in watched if it.connections.are_untold()]
             left = deadline - time.monotonic()
-            if not untold or left <= 0:
+            if not untold or (left <= 0 and not is_first):
                 return
-            under_way = [it.question for it in untold if it.question is not None]
-            under_way = [it for it in under_way if not it.done()]
-            if under_way:
-                yield under_way, left
-                continue
-            # Some have come back only now, or their question has failed.
-            if not is_first:
-                yield [], min(left, _PAUSE)
+            if not is_first and not all(it.is_asking() for it in untold):
+                yield [], min(left, _PAUSE)  # some came back only now, or did not answer
             is_first = False
-            yield [it.ask() for it in untold], left
+            questions = [it.ask() for it in untold]
+            if left <= 0:
+                return
+            yield questions, left
 
     def _unreachable(self, limit: float) -> QuorumUnreachable:
         untold = self._untold()
