@@ -52,6 +52,20 @@ def _lose(cluster: Cluster) -> None:
         server.command("SET", "job", "another", "PX", 60_000)
 
 
+def _ends_with_the_rest(command: Command, child: int) -> None:
+    """What cannot be signalled runs until it is killed, and `run` waits for it."""
+    assert is_alive(child)
+    os.kill(child, signal.SIGKILL)
+    ended = command.end()
+    assert (ended.code, ended.err) == (76, "")
+
+
+def _is_told_that_it_goes_on(command: Command, child: int) -> None:
+    assert "the command is being ended" in command.message()
+    assert GOES_ON in command.message()
+    _ends_with_the_rest(command, child)
+
+
 def test_a_command_that_cannot_be_signalled(cluster3: Cluster, start: Start, folder: Path) -> None:
     script = f"exec {folder}/sudo --reuid=0 sh -c 'echo $$; exec sleep 60'"
     command, child = _started(start, folder, script, cluster3)
@@ -60,10 +74,7 @@ def test_a_command_that_cannot_be_signalled(cluster3: Cluster, start: Start, fol
     assert "the lease on 'job' is lost" in told
     assert GOES_ON in told
     assert "being ended" not in told
-    assert is_alive(child)
-    os.kill(child, signal.SIGKILL)
-    ended = command.end()
-    assert (ended.code, ended.err) == (76, "")
+    _ends_with_the_rest(command, child)
 
 
 def test_a_part_of_a_command_that_cannot_be_signalled(
@@ -72,12 +83,7 @@ def test_a_part_of_a_command_that_cannot_be_signalled(
     script = f"{folder}/sudo --reuid=0 sh -c 'echo $$; exec sleep 60'; true"
     command, child = _started(start, folder, script, cluster3)
     _lose(cluster3)
-    assert "the command is being ended" in command.message()
-    assert GOES_ON in command.message()
-    assert is_alive(child)
-    os.kill(child, signal.SIGKILL)
-    ended = command.end()
-    assert (ended.code, ended.err) == (76, "")
+    _is_told_that_it_goes_on(command, child)
     eventually(lambda: not is_alive(child))
 
 
@@ -87,12 +93,7 @@ def test_what_is_left_is_told_while_the_command_itself_runs(
     script = f"(sleep 60 &); exec {folder}/sudo --reuid=0 sh -c 'echo $$; exec sleep 60'"
     command, child = _started(start, folder, script, cluster3, grace="1h")
     _lose(cluster3)
-    assert "the command is being ended" in command.message()
-    assert GOES_ON in command.message()
-    assert is_alive(child)
-    os.kill(child, signal.SIGKILL)
-    ended = command.end()
-    assert (ended.code, ended.err) == (76, "")
+    _is_told_that_it_goes_on(command, child)
 
 
 def test_a_process_outside_of_the_group_that_cannot_be_signalled(
@@ -102,9 +103,4 @@ def test_a_process_outside_of_the_group_that_cannot_be_signalled(
     script = f"timeout 60 {folder}/sudo --reuid=0 sh -c 'echo $$; exec sleep 60'; true"
     command, child = _started(start, folder, script, cluster3)
     _lose(cluster3)
-    assert "the command is being ended" in command.message()
-    assert GOES_ON in command.message()
-    assert is_alive(child)
-    os.kill(child, signal.SIGKILL)
-    ended = command.end()
-    assert (ended.code, ended.err) == (76, "")
+    _is_told_that_it_goes_on(command, child)

@@ -261,13 +261,17 @@ def _is_open(connection: Any) -> bool:
     return getattr(connection, "_sock", None) is not None
 
 
+def changing() -> threading.RLock:
+    """The mutex for what is known of clients. It may be taken again, by a signal handler."""
+    return _changing
+
+
 def _renew() -> None:
     """In a forked child a thread that does not exist there may hold the mutex."""
     global _changing
     _changing = threading.RLock()
 
 
-# : It may be taken again, by a signal handler.
 _changing = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)

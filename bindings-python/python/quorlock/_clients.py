@@ -6,14 +6,12 @@ Owns when clients are asked and what their answers mean; `_asking` owns how they
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING, Any, Callable
 
-from ._asking import connections_of, database_of
+from ._asking import changing, connections_of, database_of
 from ._errors import ConfigError, QuorumUnreachable
 from ._nodes import overridden_in
 from ._notices import warn
@@ -75,7 +73,7 @@ class Clients:
 
         Returns whether a majority is left.
         """
-        with _settling:
+        with changing():
             left_out = [watched.leave_out() for watched in self._watched]
         self._compare()  # in this order: an answer may come at any moment
         return sum(left_out) * 2 < self._size
@@ -168,7 +166,7 @@ class Watched:
 
     def hear(self) -> None:
         """Let its node in once it has told: a lock that is held gets its key there again."""
-        with _settling:
+        with changing():
             if self._is_left_out:
                 self.leave_out()
 
@@ -290,16 +288,6 @@ def _login(client: Any) -> tuple[Any, Any]:
     return settings.get("username"), settings.get("password")
 
 
-def _renew() -> None:
-    """In a forked child a thread that does not exist there may hold the mutex."""
-    global _settling
-    _settling = threading.RLock()
-
-
-# : It may be taken again, by a signal handler.
-_settling = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
 # : What to wait for, and for how many seconds.
 Step = tuple[list["Future[None]"], float]
 #: By how much a timer is late if the loop was busy, in seconds.

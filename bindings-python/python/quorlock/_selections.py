@@ -12,7 +12,7 @@ from typing import Any, Callable
 class Selections:
     """The commands by which connections of a pool have left the database of the settings.
 
-    Whoever uses a connection of the pool, and however: each command is read before it is sent.
+    Each command is read before it is sent, by any user of a connection and in any form.
     """
 
     def __init__(self, pool: Any) -> None:
