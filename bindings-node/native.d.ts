@@ -203,9 +203,9 @@ export interface Notice {
 
 /**
  * Makes a manager; nothing is connected yet. `on_notice` is called with notices that a person
- * should know; `owner` is what others are told of it.
+ * should know; `owner` is what others are told of it. [`leave_out`] needs `may_leave_out`.
  */
-export declare function open(bridge: ExternalObject<Bridge>, nodes: Array<string | NodeSpec>, settings: Settings, onNotice: (arg: Notice) => void, owner?: Record<string, string> | undefined | null): ExternalObject<Manager> | Failure
+export declare function open(bridge: ExternalObject<Bridge>, nodes: Array<string | NodeSpec>, settings: Settings, onNotice: (arg: Notice) => void, owner: Record<string, string> | undefined | null, mayLeaveOut: boolean): ExternalObject<Manager> | Failure
 
 /** How long a node may take to answer, whatever the duration of a lock; in milliseconds. */
 export declare function patience(manager: ExternalObject<Manager>): number

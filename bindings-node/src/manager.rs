@@ -68,7 +68,7 @@ pub struct NodeStatus {
 }
 
 /// Makes a manager; nothing is connected yet. `on_notice` is called with notices that a person
-/// should know; `owner` is what others are told of it.
+/// should know; `owner` is what others are told of it. [`leave_out`] needs `may_leave_out`.
 #[napi]
 // JavaScript passes a copy, so these parameters are taken by value.
 #[allow(clippy::needless_pass_by_value)]
@@ -78,8 +78,10 @@ pub fn open(
     settings: Settings,
     on_notice: Function<'_, Notice, ()>,
     owner: Option<BTreeMap<String, String>>,
+    may_leave_out: bool,
 ) -> napi::Result<Either<External<Manager>, Failure>> {
     let mut builder = Redlock::builder().on_notice(notices::listener(&on_notice)?);
+    builder = builder.may_leave_out(may_leave_out);
     if let Some(words) = owner {
         builder = builder.owner(words);
     }

@@ -116,7 +116,7 @@ export class Redlock extends Emitter {
     this.settings = read.all
     this.#clients = []
     const specs = this.#nodes.map(({ node }) => node)
-    this.#native = open(this, specs, read)
+    this.#native = open(this, this.#nodes, specs, read)
     this._reports = new Reports(this, this._patience)
     this._eventSource = new EventSource(this, () => this.#native)
     const addresses = (): string[] => native.nodes(this.#native).map(({ address }) => address)
@@ -127,7 +127,7 @@ export class Redlock extends Emitter {
         // The nodes have not been asked for anything yet, unless a lock was taken over.
         if (this.#isInUse) return false
         for (const [index, db] of found) specs[index] = { ...(specs[index] as NodeSpec), db }
-        this.#native = open(this, specs, read)
+        this.#native = open(this, this.#nodes, specs, read)
         this._eventSource.renew()
         return true
       },

@@ -25,6 +25,8 @@ pub(crate) struct Manager {
     options: Options,
     /// What is told of it beside the locks that it holds.
     owner: Option<BTreeMap<String, String>>,
+    /// Whether its nodes may be left out.
+    may_leave_out: bool,
     /// Locked only to read or replace it, and never while the interpreter lock is released: so no
     /// thread holds it during a fork.
     core: Mutex<Option<ForkLocal<Core>>>,
@@ -51,28 +53,34 @@ impl Manager {
         nodes: &Bound<'_, PyList>,
         options: &Bound<'_, PyDict>,
         owner: Option<BTreeMap<String, String>>,
+        may_leave_out: bool,
     ) -> PyResult<Self> {
         let addresses =
             nodes.iter().map(|node| nodes::address(&node)).collect::<PyResult<Vec<_>>>()?;
         let builder = addresses.iter().cloned().fold(owned(owner.as_ref()), Builder::address);
         builder.check().map_err(|error| raised(nodes.py(), &error))?;
         let options = options::parse(options)?;
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let (closed, wanted_by) = (AtomicBool::new(false), AtomicU8::new(0));
-        let (core, left_out) = (Mutex::default(), Mutex::default());
-        Ok(Self { addresses, options, owner, core, closed, left_out, number, wanted_by })
+        let (core, left_out, closed) = (Mutex::default(), Mutex::default(), AtomicBool::default());
+        let (number, wanted_by) = (NUMBERS.fetch_add(1, Ordering::Relaxed), AtomicU8::default());
+        Ok(Self {
+            addresses,
+            options,
+            owner,
+            may_leave_out,
+            core,
+            closed,
+            left_out,
+            number,
+            wanted_by,
+        })
     }
 
-    /// Every node's address, state, the reason of the state, and how many seconds its quarantine
-    /// still lasts.
+    /// Every node's address, state, its reason, and how many seconds its quarantine still lasts.
     fn nodes(&self) -> Vec<Status> {
-        let core = self.begun();
-        let Some(core) = core else {
+        let Some(core) = self.begun() else {
             // Reading the states starts nothing.
-            let addresses = self.addresses.iter().map(ToString::to_string);
-            return addresses
-                .map(|address| status(address, &NodeState::Connecting, None))
-                .collect();
+            let connecting = |address| status(address, &NodeState::Connecting, None);
+            return self.addresses().into_iter().map(connecting).collect();
         };
         let nodes = core.nodes().into_iter().zip(core.push_faults());
         nodes
@@ -198,6 +206,7 @@ impl Manager {
         }
         let mut builder =
             owned(self.owner.as_ref()).engine(engine.clone()).policy(self.options.policy);
+        builder = builder.may_leave_out(self.may_leave_out);
         if let Some(notices) = process::notices() {
             let number = self.number;
             builder = builder.on_notice(|notice| notices.keep(notice));

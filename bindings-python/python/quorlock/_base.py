@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, Generic, NoReturn, Optional, TypeVar, Union
 
-from ._clients import Clients
+from ._clients import Clients, is_client
 from ._errors import ConfigError, ConfigTypeError, LeaseLost, LockNotHeld
 from ._events import EventSource
 from ._frames import forget_locals
@@ -42,7 +42,8 @@ class RedlockBase:
         parts = [parts_of(node) for node in given]
         settings = {name: value for name, value in options.items() if name not in MANAGERS_OWN}
         core, behaviour = split(settings)
-        self._manager = Manager(parts, core, owner_of(options.get("owner")))
+        owner, has_clients = owner_of(options.get("owner")), any(map(is_client, given))
+        self._manager = Manager(parts, core, owner, has_clients)
         self._events = EventSource(self._manager, options.get("on_event"))
         self._clients = Clients(given, self._manager)
         self._behaviour = self._watching(behaviour)

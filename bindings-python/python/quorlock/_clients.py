@@ -33,7 +33,7 @@ class Clients:
         self._watched = [
             Watched(client, number, address, manager)
             for number, (client, address) in enumerate(given)
-            if _is_client(client)
+            if is_client(client)
         ]
         # : The numbers of those that a lock has waited for beside a majority: none does again.
         self._waited_for: set[int] = set()
@@ -279,7 +279,8 @@ async def _wait_on_loop(questions: list[Future[None]], seconds: float) -> None:
         await asyncio.wait(answers, timeout=_TO_READ)
 
 
-def _is_client(node: Any) -> bool:
+def is_client(node: Any) -> bool:
+    """Whether a node was given as a client of redis-py or valkey-py."""
     return hasattr(node, "connection_pool") and hasattr(node, "set_response_callback")
 
 

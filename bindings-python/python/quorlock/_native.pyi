@@ -57,7 +57,11 @@ def take_events() -> tuple[list[tuple[int, str, float, str, dict[str, Any]]], in
 @final
 class Manager:
     def __new__(
-        cls, nodes: list[Any], options: dict[str, Any], owner: dict[str, str] | None
+        cls,
+        nodes: list[Any],
+        options: dict[str, Any],
+        owner: dict[str, str] | None,
+        may_leave_out: bool,
     ) -> Self: ...
     def nodes(self) -> list[tuple[str, str, str | None, float | None]]: ...
     def stats(self) -> dict[str, Any]: ...

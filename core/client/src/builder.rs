@@ -28,6 +28,7 @@ pub struct Builder {
     listener: Option<Listener>,
     event_listeners: Vec<(Interest, EventListener)>,
     owner: Option<Result<Owner, ConfigError>>,
+    may_leave_out: bool,
 }
 
 impl Redlock {
@@ -116,6 +117,15 @@ impl Builder {
         self
     }
 
+    /// Says that [`Redlock::leave_out`] will be used. Default: false.
+    ///
+    /// Callers of managers of a process that are alike wait in one queue. While one waits whose nodes are left out, those of
+    /// managers without this setting do not wait behind it.
+    pub fn may_leave_out(mut self, may_leave_out: bool) -> Self {
+        self.may_leave_out = may_leave_out;
+        self
+    }
+
     /// Adds a listener for events: what happens to locks and nodes, for programs that watch.
     ///
     /// It is called on the thread on which the event happens, mostly the engine's, and must not
@@ -175,7 +185,8 @@ impl Builder {
             NodeSpec::Given(node) => Arc::clone(node),
         };
         let nodes: Arc<[Arc<dyn Node>]> = NodeId::all(specs.len()).zip(&specs).map(make).collect();
-        let caller_queues = caller_queues_of(&specs, self.policy, self.settings, &engine);
+        let caller_queues =
+            caller_queues_of(&specs, self.policy, self.settings, self.may_leave_out, &engine);
         let mut manager =
             Manager::new(nodes, guards, self.policy, self.settings, engine, caller_queues);
         manager.owner = owner;
@@ -189,6 +200,7 @@ fn caller_queues_of(
     specs: &[NodeSpec],
     policy: Policy,
     settings: NodeSettings,
+    may_leave_out: bool,
     engine: &Engine,
 ) -> Arc<CallerQueues> {
     let shareable = |spec: &NodeSpec| match spec {
@@ -196,7 +208,7 @@ fn caller_queues_of(
         NodeSpec::At(_) | NodeSpec::Given(_) => None,
     };
     let nodes: Option<Vec<Address>> = specs.iter().map(shareable).collect();
-    let alike = nodes.map(|nodes| Alike { nodes, policy, settings });
+    let alike = nodes.map(|nodes| Alike { nodes, policy, settings, may_leave_out });
     alike.map_or_else(Arc::default, |alike| engine.caller_queues().of(alike))
 }
 

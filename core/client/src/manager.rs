@@ -127,7 +127,8 @@ impl Redlock {
 
     /// While `is_left_out`, makes no keys on the node with this number, in the order given: it has no vote on new locks, as
     /// one that cannot be reached. Leases that have keys there go on: they are extended and released. For programs that learn later
-    /// how a server is used by others, such as in which database. A number that no server has is ignored.
+    /// how a server is used by others, such as in which database. A number that no server has is ignored. Say
+    /// [`Builder::may_leave_out`](crate::Builder::may_leave_out) when the manager is made.
     pub fn leave_out(&self, node: usize, is_left_out: bool) {
         if let Some(server) = self.manager.nodes.get(node).and_then(|node| node.server()) {
             server.leave_out(is_left_out);

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use quorlock::{ErrorKind, Redlock};
 use support::server::Server;
 use support::*;
@@ -49,7 +51,7 @@ fn a_renewal_makes_no_key_where_a_node_is_left_out() {
     run(async {
         let servers = servers();
         let locks = manager(&servers);
-        let lock = locks.lock("r").ttl(std::time::Duration::from_millis(600)).auto_extend(true);
+        let lock = locks.lock("r").ttl(Duration::from_millis(600)).auto_extend(true);
         let lease = lock.acquire().await.expect("it is free");
         eventually("all keys", || keys(&servers, "r") == [1, 1, 1]).await;
         locks.leave_out(0, true);
@@ -65,5 +67,33 @@ fn a_renewal_makes_no_key_where_a_node_is_left_out() {
         locks.leave_out(0, false);
         eventually("it is healed", || keys(&servers, "r") == [1, 1, 1]).await;
         lease.release().await.expect("it is held");
+    });
+}
+
+#[test]
+fn callers_whose_nodes_are_left_out_hold_up_no_other_manager() {
+    run(async {
+        let servers = servers();
+        let held = manager(&servers).lock("r").acquire().await.expect("it is free");
+        let locks = || Redlock::builder().nodes(urls(&servers)).node_settings(patient());
+        let leaving_out = locks().may_leave_out(true).build().unwrap();
+        let first = tokio::spawn({
+            let lock = leaving_out.lock("r").timeout(Duration::from_secs(60));
+            async move { lock.acquire().await }
+        });
+        let is_waiting = || servers[0].ask().number(&["EXISTS", "quorlock:queue:{r}"]) == 1;
+        eventually("it waits", is_waiting).await;
+        (0..2).for_each(|node| leaving_out.leave_out(node, true));
+        let second = tokio::spawn({
+            let lock = locks().build().unwrap().lock("r").timeout(Duration::from_secs(60));
+            async move { lock.acquire().await }
+        });
+        held.release().await.expect("it is held");
+        let lease = tokio::time::timeout(Duration::from_secs(30), second).await;
+        let lease = lease.expect("it does not wait for the first").unwrap();
+        lease.expect("it is free").release().await.expect("it is held");
+        assert!(!first.is_finished(), "one node is no quorum");
+        (0..2).for_each(|node| leaving_out.leave_out(node, false));
+        first.await.unwrap().expect("it is free").release().await.expect("it is held");
     });
 }

@@ -19,6 +19,8 @@ pub(crate) struct Alike {
     pub(crate) nodes: Vec<Address>,
     pub(crate) policy: Policy,
     pub(crate) settings: NodeSettings,
+    /// Whether nodes may be left out of new locks: a try of one that has left some out tells nothing of others.
+    pub(crate) may_leave_out: bool,
 }
 
 impl SharedQueues {
