@@ -1,21 +1,20 @@
-"""Asks the connections of a client of redis-py or valkey-py which databases they use.
+"""Knows which connections of a client of redis-py or valkey-py have told their databases.
 
-Owns what is done with the client's pool, once for all managers that have the client.
+Owns what is known of a client's pool, once for all managers that have the client.
 """
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import os
 import re
 import threading
+import time
 import weakref
-from collections.abc import Coroutine
-from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
-from ._selections import Selections
+from ._pools import database_of, idle_of, is_of_asyncio, is_open, loop_of, made, place_of
+from ._questions import Question
+from ._selections import Selections, original
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,9 +36,11 @@ class Connections:
 
     def __init__(self, pool: Any) -> None:
         # : Functions, so that no password is printed.
-        self._pool: Callable[[], Any] = lambda: pool
-        self.is_of_asyncio = inspect.iscoroutinefunction(pool.connection_class.connect)
+        self.pool: Callable[[], Any] = lambda: pool
+        self.is_of_asyncio = is_of_asyncio(original(pool.connection_class))
         self.database = database_of(pool)
+        #: Where the server was when the client was given.
+        self.place = place_of(pool)
         #: Another database that a connection has told.
         self.found: str | None = None
         #: With what the server has refused the question, for the warning.
@@ -47,24 +48,30 @@ class Connections:
         #: Whether a connection was closed in the middle of a question.
         self.has_closed = False
         #: Why the last question was not answered.
-        self.why: Exception | None = None
-        #: The last question to those that are idle.
-        self.question: Future[None] | None = None
-        self._asker: tuple[int, asyncio.AbstractEventLoop | None] = (0, None)
+        self.why: str | None = None
         #: The warnings that were given for this client.
         self.warned: set[str] = set()
         # : What is called when some have told, as long as others keep it.
         self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
+        self._questions: list[Question] = []
         self._pid = os.getpid()
         self._untold: dict[int, Any] = {}
-        self.selections = Selections(pool)
-        self.watch_all()
+        self._given_at = time.monotonic()
+        self.selections = Selections(pool, self.database)
+        try:
+            self.watch_all()
+        except BaseException:
+            self.selections.undo(made(pool))
+            raise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """With its pool, as a copy that knows nothing."""
+        return bool, ()
 
     def are_untold(self) -> bool:
         """Whether the client may use a connection now that has not told its database."""
-        self._forget_closed()
         # In this order: a question is under way before it takes connections.
-        return bool(self._untold) and (bool(self._idle()) or self.is_asking())
+        return bool(self._untold) and (bool(self.untold()) or self.is_asking())
 
     def any_is_open(self) -> bool:
         """Whether a connection is open, idle or not, that has not told its database."""
@@ -77,77 +84,53 @@ class Connections:
             self._listeners.add(listener)
 
     def watch_all(self) -> None:
-        """Watch those that were being made when the client was given: they have to tell, too."""
-        self._forget_closed()
-        for connection in made(self._pool()):
-            if self.selections.watch(connection):
+        """Watch those that were being made when the client was given: they have to tell, too.
+
+        They are in the pool's piles soon. One that is put there later than `_MADE_BY` seconds is
+        not noticed, whatever it selects.
+        """
+        if time.monotonic() - self._given_at > _MADE_BY:
+            return
+        for connection in made(self.pool()):
+            if self.selections.watch(connection) and is_open(connection):
                 self._untold[id(connection)] = connection
 
-    def ask(self) -> Future[None]:
-        """Ask the idle ones, unless that is under way: asyncio's on the loop that runs."""
+    def ask(self) -> list[Question]:
+        """Ask the idle ones, unless that is under way: asyncio's on their loops, if these run."""
         with _changing:
-            if self.question is not None and self.is_asking():
-                return self.question
-            if self.is_of_asyncio:
-                self.question = self._begin_on_loop()
-                return self.question
-            self._asker = (os.getpid(), None)
-            self.question = question = Future[None]()
-        try:
-            self._begin_aside(question)  # without the mutex: with gevent, others may run meanwhile
-        except BaseException:  # of a signal handler
-            _end(question)
-            raise
-        return question
+            self._forget_closed()
+            self._questions = [it for it in self._questions if not it.is_over()]
+            loops = self._loops() - {it.loop for it in self._questions}
+            begun = [Question(self, loop) for loop in loops]
+            self._questions += begun
+            under_way = [it for it in self._questions if it.is_under_way()]
+        for question in begun:
+            question.begin()  # without the mutex: with gevent, others may run meanwhile
+        return under_way
 
-    def _begin_on_loop(self) -> Future[None]:
+    def _loops(self) -> set[asyncio.AbstractEventLoop | None]:
+        if not self.is_of_asyncio:
+            return {None}
         import asyncio
 
-        loop = asyncio.get_running_loop()
-        self._asker = (os.getpid(), loop)
-        return asyncio.run_coroutine_threadsafe(self._ask(), loop)
+        found = {loop_of(it) or asyncio.get_running_loop() for it in self.untold()}
+        return {loop for loop in found if loop.is_running()}
 
-    def _begin_aside(self, answered: Future[None]) -> None:
-        """A thread asks: a client may wait for a server that hangs without an end."""
-        answered.set_running_or_notify_cancel()
+    def is_asking(self) -> bool:
+        """Whether a question is under way, in this process and on a loop that runs."""
+        return any(it.is_under_way() for it in list(self._questions))
 
-        def ask() -> None:
-            try:
-                _run(self._ask())
-            finally:
-                _end(answered)
+    def untold(self) -> list[Any]:
+        """The idle connections that have not told yet."""
+        self._forget_parents()
+        idle = idle_of(self.pool()) if self._untold else []
+        return [it for it in idle if id(it) in self._untold and is_open(it)]
 
-        try:
-            threading.Thread(target=ask, name="quorlock-clients", daemon=True).start()
-        except RuntimeError:  # the interpreter ends, or has no thread left
-            _end(answered)
-
-    async def _ask(self) -> None:
-        """One after the other: a program that uses the client misses one at a time."""
-        for connection in self._idle():
-            if not _take(self._pool(), connection):
-                continue  # the program uses it now
-            is_answered = False
-            try:
-                await _attempt(connection.send_command, "CLIENT", "INFO")
-                answer = await _attempt(connection.read_response)
-                is_answered = self._judge(connection, answer)
-            finally:
-                if not is_answered:  # this was cancelled, or the reply is to something else
-                    self.has_closed = True
-                    await _attempt(connection.disconnect, *([True] if self.is_of_asyncio else []))
-                await _attempt(self._pool().release, connection)
-        with _changing:
-            listeners = list(self._listeners)
-        for listener in listeners:
-            listener.hear()
-
-    def _judge(self, connection: Any, answer: Any) -> bool:
+    def judge(self, connection: Any, answer: Any) -> bool:
         """Take an answer; returns whether it is one."""
         if isinstance(answer, Exception):
             # After any other, the library has closed the connection, or it is asked again.
-            self.why = answer
-            self.has_closed |= "Timeout" in type(answer).__name__
+            self.why = type(answer).__name__
             if not _is_refusal(answer):
                 return True
             self.refusal = answer
@@ -160,23 +143,30 @@ class Connections:
         self._untold.pop(id(connection), None)
         return True
 
-    def is_asking(self) -> bool:
-        """Whether a question is under way, in this process and on a loop that is open."""
-        pid, loop = self._asker
-        is_here = pid == os.getpid() and (loop is None or not loop.is_closed())
-        return self.question is not None and not self.question.done() and is_here
+    def close_one(self) -> None:
+        """A connection was closed in the middle of its question."""
+        self.has_closed = True
 
-    def _idle(self) -> list[Any]:
-        self._forget_closed()
-        idle = {id(it) for it in _idle(self._pool())} if self._untold else set()
-        return [it for key, it in list(self._untold.items()) if key in idle]
+    def fail(self, why: str) -> None:
+        """Nobody can ask."""
+        self.why = why
 
-    def _forget_closed(self) -> None:
-        if self._pid != os.getpid():  # the connections are the parent's
+    def end(self) -> None:
+        """A question has ended: let the managers look at what is known by now."""
+        with _changing:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener.hear()
+
+    def _forget_parents(self) -> None:
+        if self._pid != os.getpid():  # this is a forked child
             self._pid = os.getpid()
             self._untold.clear()
+
+    def _forget_closed(self) -> None:
+        self._forget_parents()
         for key, connection in list(self._untold.items()):
-            if not _is_open(connection):
+            if not is_open(connection):
                 self._untold.pop(key, None)
 
 
@@ -184,54 +174,11 @@ def connections_of(client: Any) -> Connections:
     """The connections of a client: the same for all managers that have it."""
     pool = client.connection_pool
     with _changing:
-        known: Connections | None = vars(pool).get(_ATTRIBUTE)
-        if known is None:
+        known = vars(pool).get(_ATTRIBUTE)
+        if not isinstance(known, Connections) or known.pool() is not pool:  # it was copied
             known = Connections(pool)
             setattr(pool, _ATTRIBUTE, known)
         return known
-
-
-def database_of(pool: Any) -> int:
-    """The database of a pool's settings."""
-    return int(pool.connection_kwargs.get("db") or 0)
-
-
-def _end(answered: Future[None]) -> None:
-    with contextlib.suppress(InvalidStateError):  # it has ended already
-        answered.set_result(None)
-
-
-def _run(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that never suspends, as those of this module do for blocking clients."""
-    try:
-        coroutine.send(None)
-    except StopIteration:
-        return
-    raise AssertionError("it waits for an event loop")
-
-
-async def _attempt(call: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a call of either kind, or its error."""
-    try:
-        result = call(*arguments)
-        return await result if inspect.isawaitable(result) else result
-    except Exception as error:  # noqa: BLE001 - whatever their library raises
-        return error
-
-
-def _take(pool: Any, connection: Any) -> bool:
-    """Take an idle connection out of its pool, so that its `release` puts it back."""
-    getattr(pool, "_checkpid", bool)()  # a forked child makes connections of its own
-    idle = getattr(pool, "_available_connections", None)
-    mutex: Any = getattr(pool, "_lock", None) if idle is not None else pool.pool.mutex
-    with mutex if hasattr(mutex, "__enter__") else contextlib.nullcontext():
-        try:
-            (pool.pool.queue if idle is None else idle).remove(connection)
-        except ValueError:
-            return False
-        if idle is not None:
-            pool._in_use_connections.add(connection)
-        return True
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -239,26 +186,6 @@ def _is_refusal(error: Exception) -> bool:
     names = {base.__name__ for base in type(error).__mro__}
     is_unknown = re.match(r"(ERR )?unknown (sub)?command", str(error), re.IGNORECASE) is not None
     return "NoPermissionError" in names or ("ResponseError" in names and is_unknown)
-
-
-def _idle(pool: Any) -> list[Any]:
-    idle = getattr(pool, "_available_connections", None)
-    if idle is None:
-        idle = [it for it in list(pool.pool.queue) if it is not None]  # of a BlockingConnectionPool
-    return list(idle)
-
-
-def made(pool: Any) -> list[Any]:
-    """The connections that a pool has made, in use or idle."""
-    return [it for pile in _MADE for it in list(getattr(pool, pile, ()))]
-
-
-def _is_open(connection: Any) -> bool:
-    connection = getattr(connection, "_conn", connection)  # of one with a cache
-    is_connected = getattr(connection, "is_connected", None)
-    if isinstance(is_connected, bool):
-        return is_connected
-    return getattr(connection, "_sock", None) is not None
 
 
 def changing() -> threading.RLock:
@@ -275,7 +202,7 @@ def _renew() -> None:
 _changing = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
-# : The names under which their pools keep the connections that they have made.
-_MADE = ("_available_connections", "_in_use_connections", "_connections")
+# : How long connections may take that were being made when their client was given, in seconds.
+_MADE_BY = 10.0
 # : Of a pool: what is known of its connections.
 _ATTRIBUTE = "_quorlock_connections"

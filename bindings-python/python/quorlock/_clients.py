@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, Any, Callable
 
-from ._asking import changing, connections_of, database_of
+from ._asking import changing, connections_of
 from ._errors import ConfigError, QuorumUnreachable
 from ._nodes import overridden_in
 from ._notices import warn
+from ._pools import database_of, place_of
+from ._questions import Question
 
 if TYPE_CHECKING:
     from ._native import Manager
@@ -111,15 +113,15 @@ class Clients:
             if not is_first and not all(it.is_asking() for it in untold):
                 yield [], min(left, _PAUSE)  # some came back only now, or did not answer
             is_first = False
-            questions = [it.ask() for it in untold]
+            questions = [question for it in untold for question in it.ask()]
             if left <= 0:
                 return
-            yield questions, left
+            yield questions, left if questions else min(left, _PAUSE)  # others may run soon
 
     def _unreachable(self, limit: float) -> QuorumUnreachable:
         untold = self._untold()
         addresses = ", ".join(it.address for it in untold)
-        reasons = [type(it.connections.why).__name__ for it in untold if it.connections.why]
+        reasons = [it.connections.why for it in untold if it.connections.why]
         why = f" ({reasons[0]})" if reasons else ""
         return QuorumUnreachable(
             f"{addresses}: the client has not told within {limit:g} s which database it uses{why}"
@@ -189,6 +191,12 @@ class Watched:
 
     def compare(self) -> None:
         """Raise `ConfigError` if the client may use other keys by now than those that we lock."""
+        if self._has_same_pool() and (moved := self._place_now()):
+            raise ConfigError(
+                f"the client of {self._address} has {moved} in its settings now, which were others "
+                f"when it was given as a node: a lock would have two holders; make a new client, "
+                f"and a new Redlock"
+            )
         if why := self._has_moved():
             raise ConfigError(
                 f"the client of {self._address} {why}, but its settings named database "
@@ -218,24 +226,29 @@ class Watched:
         if self.connections.has_closed:
             self._warn(
                 "unknown-database",
-                f"the question to its client was cancelled or took too long, and its connection "
-                f"was closed: the next begins with database {self.connections.database}, as in "
-                f"its settings",
+                f"the question to its client was not answered, and its connection was closed: "
+                f"the next begins with database {self.connections.database}, as in its settings",
                 self.connections.warned,
             )
 
+    def _place_now(self) -> str | None:
+        """Where the client may connect to now, if that is another server."""
+        then = self.connections.place
+        now = place_of(self._client().connection_pool)
+        moved = [f"{name} {now[name]}" for name in now if now[name] != then[name]]
+        return ", ".join(moved) or None
+
     def _has_moved(self) -> str | None:
         """Why the client may use another database than that of the settings."""
-        connections = self.connections
-        now = database_of(self._client().connection_pool)
-        if now != connections.database:
+        connections, pool = self.connections, self._client().connection_pool
+        if not self._has_same_pool():
+            return "has another connection pool now"
+        if (now := database_of(pool)) != connections.database:
             return f"uses database {now} now"
         if connections.found is not None:
             return f"has selected database {connections.found}, on one of its connections"
-        if command := connections.selections.first():
-            return f"has run {command}(), on one of its connections"
-        if not self._has_same_pool():
-            return "has another connection pool now"
+        if how := connections.selections.first():
+            return f"{how}, on one of its connections"
         return (
             None
             if connections.selections.is_class_kept()
@@ -258,21 +271,21 @@ class Watched:
             warn(notice, f"{self._address}: {text}", self._address)
 
 
-def _wait(questions: list[Future[None]], seconds: float) -> None:
+def _wait(questions: list[Question], seconds: float) -> None:
     """Wait until one is answered, or for that time if there are none."""
     if questions:
-        wait(questions, seconds, FIRST_COMPLETED)
+        wait([it.answered for it in questions], seconds, FIRST_COMPLETED)
     else:
         time.sleep(seconds)
 
 
-async def _wait_on_loop(questions: list[Future[None]], seconds: float) -> None:
+async def _wait_on_loop(questions: list[Question], seconds: float) -> None:
     import asyncio
 
     if not questions:
         await asyncio.sleep(seconds)
         return
-    begun, answers = time.monotonic(), [asyncio.wrap_future(it) for it in questions]
+    begun, answers = time.monotonic(), [it.on_loop() for it in questions]
     await asyncio.wait(answers, timeout=seconds, return_when=FIRST_COMPLETED)
     if time.monotonic() - begun > seconds + _LATE:
         # A loop that was busy has yet to read what has come meanwhile.
@@ -290,7 +303,7 @@ def _login(client: Any) -> tuple[Any, Any]:
 
 
 # : What to wait for, and for how many seconds.
-Step = tuple[list["Future[None]"], float]
+Step = tuple[list[Question], float]
 #: By how much a timer is late if the loop was busy, in seconds.
 _LATE = 0.02
 #: How long a loop that was busy has to read what has come meanwhile, in seconds.

@@ -10,10 +10,10 @@ import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from ._asking import made
 from ._errors import ConfigError, ConfigTypeError
 from ._hints import evaluated
 from ._keywords import ELSEWHERE, NOT_FOLLOWED
+from ._pools import made
 
 
 @evaluated

@@ -5,24 +5,30 @@ Owns the classes of a pool's connections. It must not know what follows from suc
 
 from __future__ import annotations
 
+import copy
+import copyreg
 from collections.abc import Iterable
 from typing import Any, Callable
 
 
 class Selections:
-    """The commands by which connections of a pool have left the database of the settings.
+    """How connections of a pool have left the database of the settings.
 
     Each command is read before it is sent, by any user of a connection and in any form.
     """
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, database: int) -> None:
         """Raises `TypeError` if the class of connections cannot be extended."""
-        # : The commands, and the classes that notice them, by those that they extend.
+        # : How they have left it, and the classes that notice it, by those that they extend.
         self._left: set[str] = set()
         self._kinds: dict[Any, Any] = {}
         self._noticing_kinds: set[Any] = set()
-        kind = self._noticing(pool.connection_class)
+        # : As the settings and the library write the database.
+        self._names = {str(database), str(pool.connection_kwargs.get("db") or 0)}
+        usual = original(pool.connection_class)
+        kind = self._noticing(usual)
         self.is_class_kept: Callable[[], bool] = lambda: pool.connection_class is kind
+        self._restore: Callable[[], None] = lambda: setattr(pool, "connection_class", usual)
         pool.connection_class = kind
 
     def watch(self, connection: Any) -> bool:
@@ -33,8 +39,16 @@ class Selections:
         inner.__class__ = self._noticing(type(inner))
         return True
 
+    def undo(self, connections: Iterable[Any]) -> None:
+        """Notice nothing any more, where a connection could not be watched."""
+        self._restore()
+        for connection in connections:
+            inner = getattr(connection, "_conn", connection)
+            if type(inner) in self._noticing_kinds:
+                inner.__class__ = original(type(inner))
+
     def first(self) -> str | None:
-        """One of the commands, in small letters; `None` if there was none."""
+        """One of the ways in which a connection has left; `None` if there was none."""
         return min(self._left, default=None)
 
     def _noticing(self, kind: Any) -> Any:
@@ -51,8 +65,22 @@ class Selections:
         command = words[0].lower() if words else ""
         if command == "select":
             words += [_text(it) for it in args[1:]]
-        if command == "reset" or (command == "select" and words[1:] != [str(connection.db or 0)]):
-            self._left.add(command)
+        if command == "reset" or (command == "select" and " ".join(words[1:]) not in self._names):
+            self._left.add(f"has run {command}()")
+        elif str(getattr(connection, "db", None) or 0) not in self._names:  # it begins with that
+            self._left.add(f"has database {connection.db} as its own")
+
+
+def original(kind: Any) -> Any:
+    """A class without what is noticed here."""
+    while is_noticing(kind):
+        (kind,) = kind.__bases__
+    return kind
+
+
+def is_noticing(kind: Any) -> bool:
+    """Whether a class was made here."""
+    return type(kind) in _METACLASSES.values()
 
 
 def _extended(kind: Any, note: Callable[[Any, Any], None]) -> Any:
@@ -74,9 +102,25 @@ def _extended(kind: Any, note: Callable[[Any, Any], None]) -> Any:
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     # Without slots of its own, so that connections can change their class.
     names = {**names, "__slots__": (), **{it.__name__: it for it in methods}}
-    return type(kind.__name__, (kind,), names)
+    return _metaclass(type(kind))(kind.__name__, (kind,), names)
+
+
+def _metaclass(usual: Any) -> Any:
+    """Of classes that are pickled as those that they extend, so that another process has those."""
+    if usual in _METACLASSES.values():
+        return usual
+    if usual not in _METACLASSES:
+        metaclass = type(usual.__name__, (usual,), {})
+        # A class is its own copy.
+        copyreg.pickle(metaclass, lambda kind: (copy.copy, (original(kind),)))
+        _METACLASSES[usual] = metaclass
+    return _METACLASSES[usual]
 
 
 def _text(value: Any) -> str:
     is_raw = isinstance(value, (bytes, bytearray, memoryview))
     return bytes(value).decode(errors="replace") if is_raw else str(value)
+
+
+# : Those of the classes that are made here, by those of the classes that they extend.
+_METACLASSES: dict[Any, Any] = {}
