@@ -13,7 +13,8 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 from ._errors import ConfigError, ConfigTypeError
 from ._hints import evaluated
 from ._keywords import ELSEWHERE, NOT_FOLLOWED
-from ._pools import made
+from ._pools import is_handled, is_theirs, made
+from ._selections import is_noticing
 
 
 @evaluated
@@ -93,10 +94,12 @@ def _client(client: Any) -> dict[str, Any]:
         raise _underivable(name, "a pipeline collects commands and is no client")
     if pool is None or not isinstance(getattr(pool, "connection_kwargs", None), Mapping):
         raise _underivable(name, "it has no connection settings to read")
-    if "Sentinel" in type(pool).__name__:
+    if any("Sentinel" in base.__name__ for base in type(pool).__mro__):
         raise _underivable(name, "Sentinel decides where it connects to")
     settings = {key: value for key, value in pool.connection_kwargs.items() if value is not None}
     kind = getattr(pool, "connection_class", object)
+    if not isinstance(kind, type):
+        raise _underivable(name, "a function makes its connections, instead of a class")
     kinds = {base.__name__ for base in kind.__mro__}
     if not kinds & _CONNECTIONS or any(it.startswith("Fake") for it in kinds):
         raise _underivable(name, "it does not connect as Redis clients do")
@@ -115,15 +118,19 @@ def _refuse_what_cannot_be_told(
     name: str, client: Any, pool: Any, settings: Mapping[str, Any]
 ) -> None:
     """Refuse two clients with different databases or key prefixes, which exclude nobody."""
-    if not any(_is_theirs(base) for base in type(client).__mro__):
+    if not any(is_theirs(base) for base in type(client).__mro__):
         raise _unknown_keys(name, "it is no client of redis-py or valkey-py but wraps one")
-    for kind, methods in (
-        (type(client), _COMMANDS),
-        (pool.connection_class, ("on_connect", "send_command", "pack_command", "pack_commands")),
-    ):
-        for method in methods:
-            if not all(_is_theirs(base) for base in kind.__mro__ if method in vars(base)):
-                raise _unknown_keys(name, f"its class {kind.__name__} overrides {method}")
+    for kind, methods in ((type(client), _COMMANDS), (pool.connection_class, _SENDING)):
+        if method := _overridden(kind, methods):
+            raise _unknown_keys(name, f"its class {kind.__name__} overrides {method}")
+    if method := _overridden(pool.connection_class, _CONNECTING):
+        its = f"its class of connections {pool.connection_class.__name__}"
+        raise _unknown_database(name, f"{its} overrides {method}")
+    if method := _overridden(type(pool), _POOLING):
+        raise _unknown_database(name, f"its pool {type(pool).__name__} overrides {method}")
+    if not is_handled(pool):
+        its = f"its pool {type(pool).__name__}"
+        raise _unknown_database(name, f"{its} does not keep its connections as usual")
     if overridden := overridden_in(client):
         raise _unknown_keys(name, f"the object itself overrides {overridden}")
     if "redis_connect_func" in settings or "valkey_connect_func" in settings:
@@ -140,9 +147,10 @@ def overridden_in(client: Any) -> str | None:
     return next((method for method in _COMMANDS if method in vars(client)), None)
 
 
-def _is_theirs(kind: type) -> bool:
-    """Whether a class belongs to the client's library."""
-    return kind.__module__.partition(".")[0] in _LIBRARIES
+def _overridden(kind: type, methods: Iterable[str]) -> str | None:
+    """The method that a class overrides which is not of its library, if there is one."""
+    own = [it for it in kind.__mro__ if not (is_theirs(it) or is_noticing(it) or it is object)]
+    return next((method for method in methods if any(method in vars(it) for it in own)), None)
 
 
 def _tls(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,7 +210,27 @@ _COMMANDS = (
     "register_script",
     "pipeline",
 )
-_LIBRARIES = {"redis", "valkey", "aioredis"}
+# : What a class of connections may put a prefix before keys in.
+_SENDING = ("on_connect", "send_command", "pack_command", "pack_commands")
+# : Where it may connect to another server, or select a database.
+_CONNECTING = (
+    "__init__",
+    "connect",
+    "connect_check_health",
+    "_connect",
+    "on_connect_check_health",
+)
+# : Of a pool: what decides which connections its clients use.
+_POOLING = (
+    "get_connection",
+    "get_available_connection",
+    "ensure_connection",
+    "make_connection",
+    "release",
+    "owns_connection",
+    "reset",
+    "disconnect",
+)
 _CONNECTIONS = {"Connection", "AbstractConnection", "SSLConnection", "UnixDomainSocketConnection"}
 _LOGIN = ("db", "username", "password")
 _TLS = (

@@ -1,0 +1,263 @@
+"""Tests which classes of connections and pools clients of redis-py and valkey-py may have, and what
+else of their settings must stay as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import multiprocessing
+import pickle
+import queue
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
+import valkey
+import valkey.asyncio
+import valkey.asyncio.sentinel
+import valkey.sentinel
+
+from quorlock import ConfigError, ConfigTypeError, Redlock, aio
+from tests.python.test_client_answers import ASYNCIO, BLOCKING, busy, manager, result, run
+from tests.support.cluster import Cluster
+
+LIBRARIES: dict[Any, Any] = {
+    redis.Redis: redis,
+    valkey.Valkey: valkey,
+    redis.asyncio.Redis: redis.asyncio,
+    valkey.asyncio.Valkey: valkey.asyncio,
+}
+SENTINELS: dict[Any, Any] = {kind: LIBRARIES[kind].sentinel for kind in LIBRARIES}
+ALL = [*BLOCKING, *ASYNCIO]
+
+
+async def close(client: Any) -> None:
+    await result(getattr(client, "aclose", client.close)())
+    await result(client.connection_pool.disconnect())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_connection_with_another_database_of_its_own_is_refused(
+    cluster3: Cluster, kind: Any
+) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        lock = manager(kind, [client]).lock("r")
+        assert await result(lock.acquire())
+        await result(lock.release())
+        settings = client.connection_pool.connection_kwargs
+        settings["db"] = 3
+        pipeline = await busy(client)
+        settings["db"] = 0
+        with pytest.raises(ConfigError, match="has database 3 as its own, on one of its conn"):
+            await result(lock.acquire())
+        await result(pipeline.reset())
+        await close(client)
+
+    run(kind, test())
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("host", "127.0.0.9"), ("port", 1), ("path", "/tmp/another.sock"), ("ssl", True)],
+)
+def test_a_client_that_goes_elsewhere_later_is_refused(
+    cluster3: Cluster, kind: Any, setting: str, value: object
+) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        lock = manager(kind, [client]).lock("r")
+        assert await result(lock.acquire())
+        client.connection_pool.connection_kwargs[setting] = value
+        with pytest.raises(ConfigError, match=f"has {setting} {value} in its settings now, which"):
+            await result(lock.acquire())
+        assert await result(lock.release()) == "released"
+
+    run(kind, test())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_sentinel_pool_of_a_class_of_ones_own_is_refused(kind: Any) -> None:
+    sentinels = SENTINELS[kind]
+    usual = sentinels.SentinelConnectionPool
+    sentinel = sentinels.Sentinel([("127.0.0.1", 1)])
+    for pool in (usual, type("MyPool", (usual,), {})):
+        client = sentinel.master_for("m", connection_pool_class=pool)
+        with pytest.raises(ConfigTypeError, match="Sentinel decides where it connects to"):
+            manager(kind, [client])
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    "name", ["get_connection", "make_connection", "release", "reset", "disconnect"]
+)
+def test_a_pool_that_decides_over_its_connections_is_refused(kind: Any, name: str) -> None:
+    usual = LIBRARIES[kind].ConnectionPool
+    ours = type("MyPool", (usual,), {name: getattr(usual, name)})
+    with pytest.raises(
+        ConfigError, match=f"its pool MyPool overrides {name}; pass its address instead"
+    ):
+        manager(kind, [kind(connection_pool=ours(port=1))])
+
+
+class OtherQueue:
+    """A queue as gevent's, which has no mutex."""
+
+    def __init__(self, size: int) -> None:
+        self.queue: list[Any] = []
+        self._size = size
+
+    def put_nowait(self, item: Any) -> None:
+        """Put a connection."""
+        if len(self.queue) == self._size:
+            raise queue.Full
+        self.queue.append(item)
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_pool_that_keeps_its_connections_elsewhere_is_refused(kind: Any) -> None:
+    pool = LIBRARIES[kind].BlockingConnectionPool(port=1, queue_class=OtherQueue)
+    with pytest.raises(
+        ConfigError, match="its pool BlockingConnectionPool does not keep its connections as usual"
+    ):
+        Redlock([kind(connection_pool=pool)])
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("name", ["__init__", "connect", "_connect", "on_connect"])
+def test_connections_that_connect_in_their_own_way_are_refused(kind: Any, name: str) -> None:
+    pool = kind(port=1).connection_pool
+    usual = pool.connection_class
+    pool.connection_class = type("Mine", (usual,), {name: getattr(usual, name)})
+    with pytest.raises(ConfigError, match=f"Mine overrides {name}"):
+        manager(kind, [kind(connection_pool=pool)])
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_several_managers_over_connections_of_a_class_of_ones_own(
+    cluster3: Cluster, kind: Any
+) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        pool = client.connection_pool
+        usual = pool.connection_class
+        disconnect = usual.disconnect
+        pool.connection_class = type("Mine", (usual,), {"disconnect": disconnect})
+        await result(client.ping())
+        for _ in range(3):
+            lock = manager(kind, [client]).lock("r")
+            assert await result(lock.acquire())
+            await result(lock.release())
+        await result(client.select(3))
+        with pytest.raises(ConfigError, match=r"has run select\(\)"):
+            await result(lock.acquire())
+        await close(client)
+
+    run(kind, test())
+
+
+def is_usual(kind: Any, given: Any) -> None:
+    """Fails unless a spawned process was given the usual class."""
+    assert given is LIBRARIES[kind].Connection
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_class_of_connections_is_pickled_as_the_usual_one(kind: Any) -> None:
+    client = kind(port=1)
+    usual = client.connection_pool.connection_class
+    manager(kind, [client])
+    given = client.connection_pool.connection_class
+    assert given is not usual
+    assert issubclass(given, usual)
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(given, protocol)) is usual
+    assert copy.copy(given) is copy.deepcopy(given) is given
+    process = multiprocessing.get_context("spawn").Process(target=is_usual, args=(kind, given))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_copy_of_a_pool_is_another_pool(cluster3: Cluster, kind: Any) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        manager(kind, [client])
+        pool = client.connection_pool
+        other = kind(connection_pool=copy.copy(pool))
+        other.connection_pool._available_connections = []
+        other.connection_pool._in_use_connections = set()
+        lock = manager(kind, [other]).lock("r")
+        assert await result(lock.acquire())
+        await result(other.select(3))
+        with pytest.raises(ConfigError, match=r"has run select\(\)"):
+            await result(lock.acquire())
+        assert await result(manager(kind, [client]).lock("s").acquire())
+        assert pickle.loads(pickle.dumps(vars(pool)["_quorlock_connections"])) is False
+        await close(other)
+        await close(client)
+
+    run(kind, test())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_function_as_the_class_of_connections_is_refused(kind: Any) -> None:
+    pool = kind(port=1).connection_pool
+    usual = pool.connection_class
+
+    def make(**options: Any) -> Any:
+        return usual(**options)
+
+    for function in (functools.partial(usual), make):
+        pool.connection_class = function
+        with pytest.raises(ConfigTypeError, match="a function makes its connections, instead of"):
+            manager(kind, [kind(connection_pool=pool)])
+
+
+@pytest.mark.parametrize("kind", ASYNCIO)
+def test_a_client_of_asyncio_whose_connect_is_wrapped_by_a_function(
+    cluster3: Cluster, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = LIBRARIES[kind].connection.AbstractConnection
+    usual = base.connect
+
+    def wrapped(*args: Any, **options: Any) -> Any:
+        return usual(*args, **options)
+
+    monkeypatch.setattr(base, "connect", wrapped)
+
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        await client.ping()
+        assert await aio.Redlock([client]).lock("r").acquire(timeout=5)
+        await close(client)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_class_that_cannot_be_extended_stays_as_it_was(cluster3: Cluster, kind: Any) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    client.ping()
+    pool = client.connection_pool
+    usual = pool.connection_class
+
+    class Fixed(usual):  # type: ignore[misc, valid-type]
+        """Objects of it keep their class."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if name == "__class__":
+                raise TypeError("it stays")
+            super().__setattr__(name, value)
+
+    (connection,) = pool._available_connections
+    connection.__class__ = Fixed
+    with pytest.raises(ConfigError, match=r"cannot be extended \(it stays\)"):
+        Redlock([client])
+    assert pool.connection_class is usual
+    client.close()
