@@ -22,6 +22,10 @@ export interface ClientObject {
    * 0 while it connects; undefined if it cannot be asked, and is taken for what it says itself.
    */
   connection(): number | undefined
+  /** What tells its connection from others; undefined while it is not ready. */
+  link(): unknown
+  /** Whether it can be asked now. */
+  mayAsk(): boolean
   /** Asks it for the database that it uses. */
   ask(): Promise<Answer>
 }
@@ -77,6 +81,8 @@ function ofIoredis(client: Record<string, unknown>): ClientObject {
     login: () => [options['username'], options['password']],
     // It begins each connection with what it says itself: only a SELECT that it has not noticed is asked for.
     connection: () => (canAskIoredis(client) ? 1 : undefined),
+    link: () => (client['status'] === 'ready' ? client['stream'] : undefined),
+    mayAsk: () => canAskIoredis(client),
     ask: () => askIoredis(client),
   }
 }
@@ -132,6 +138,8 @@ function ofNodeRedis(client: object, object: Record<string, unknown>): ClientObj
     follows: false,
     login: () => [options['username'], options['password']],
     connection: () => connectionOfNodeRedis(object),
+    link: () => connectionOfNodeRedis(object) || undefined,
+    mayAsk: () => object['isOpen'] === true,
     ask: () => askNodeRedis(object, options),
   }
 }

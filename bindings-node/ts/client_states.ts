@@ -2,32 +2,13 @@
 // the same clients would lock other keys than this library, and both would grant one lock: the user must
 // learn of that. Nothing is locked on the nodes of clients that have not told their database.
 
-import type { Answer, ClientObject, Place } from './client_objects'
-import { ConfigError, QuorumUnreachableError } from './errors'
 import { afterFree } from './bridge'
+import type { NamedNode } from './clients'
+import { ConfigError, QuorumUnreachableError } from './errors'
 import { uptime } from './event_loop'
 import { native, type NativeLease } from './native'
 import { orAborted, reasonOf } from './signals'
-
-/** A client object with what it used when it was read. */
-interface Watched {
-  readonly object: ClientObject
-  readonly index: number
-  readonly login: readonly [unknown, unknown]
-  place: Place
-  /** The connection over which it told its database, or the server refused to tell it; 0 if it has to be asked. */
-  toldBy: number
-  /** Whether a question to it is on its way. */
-  isAsking: boolean
-  /** Ends the moment for which locks wait for the answer; undefined if they do not wait. */
-  endMoment: (() => void) | undefined
-  /** Why the last question failed. */
-  why: string
-  /** Whether the user was told that the server refuses to tell its database. */
-  isRefusalTold: boolean
-  /** Whether the user was told that its credentials have changed. */
-  isLoginTold: boolean
-}
+import { WatchedClient, type WatchListener } from './watched_client'
 
 /** What a check reports besides errors: `index` is the node's. */
 export interface StateListener {
@@ -46,8 +27,7 @@ export interface StateListener {
 
 /** The client objects of one Redlock. */
 export class ClientStates {
-  readonly #watched: Watched[]
-  readonly #addressOf: (index: number) => string
+  readonly #watched: WatchedClient[]
   readonly #listener: StateListener
   readonly #size: number
   /** Whether a lock was allowed: what was read until then may not change any more. */
@@ -62,24 +42,29 @@ export class ClientStates {
   #mistake: string | undefined
 
   constructor(
-    nodes: ReadonlyArray<{ readonly object: ClientObject | undefined }>,
+    nodes: readonly NamedNode[],
     addressOf: (index: number) => string,
     listener: StateListener,
   ) {
     this.#size = nodes.length
-    this.#addressOf = addressOf
     this.#listener = listener
-    this.#watched = nodes.flatMap(({ object }, index) =>
-      object === undefined
-        ? []
-        : [
-            {
-              ...{ object, index, place: object.now(), login: object.login() },
-              ...{ toldBy: 0, isAsking: false, endMoment: undefined, why: '' },
-              ...{ isRefusalTold: false, isLoginTold: false },
-            },
-          ],
-    )
+    const own: WatchListener = {
+      heard: () => this.#leaveOut(),
+      momentIsOver: () => this.#look(),
+      isAwaited: () => this.#waits.size > 0,
+      isSettled: () => this.#isSettled,
+      warn: (name, message, index) => {
+        if (!listener.isClosed()) listener.warn(name, message, index)
+      },
+    }
+    this.#watched = nodes.flatMap(({ object, given }, index) => {
+      if (object === undefined) return []
+      return new WatchedClient(
+        { given: given as object, object, index },
+        () => addressOf(index),
+        own,
+      )
+    })
     this.#compare(({ object }) => object.follows)
     this.#leaveOut()
   }
@@ -96,7 +81,7 @@ export class ClientStates {
     this.#compareNow()
     const isDue = uptime() - this.#askedAt >= ASK_AGAIN_AFTER
     if (isDue) this.#askedAt = uptime()
-    this.#ask(this.#watched.filter((watched) => isDue || !isTold(watched)))
+    for (const client of this.#watched) if (isDue || !client.isTold) client.ask()
     if (this.#isReady()) return void this.#settle()
     const limit = patience?.() ?? PATIENCE
     if (limit < PATIENCE) return this.#hear(limit)
@@ -117,13 +102,19 @@ export class ClientStates {
     return this.#confirm(lease, signal)
   }
 
+  /** Asks no client any more. */
+  close(): void {
+    for (const client of this.#watched) client.close()
+    this.#look()
+  }
+
   async #confirm(lease: NativeLease, signal?: AbortSignal): Promise<void> {
-    const hasGranted = ({ index }: Watched): boolean =>
+    const hasGranted = ({ index }: WatchedClient): boolean =>
       native.votes(lease)[index]?.outcome === 'granted'
     try {
       // Where the server answers, the client will, too, unless it is busy.
-      for (const watched of this.#watched)
-        if (watched.isAsking && hasGranted(watched)) this.#awaitMoment(watched)
+      for (const client of this.#watched)
+        if (client.isAsking && hasGranted(client)) client.awaitMoment()
       const asking = this.check(() => TO_CONFIRM)
       if (asking !== undefined) await timed(asking, signal)
       // On the nodes of clients that have connected again meanwhile, keys may be in another database than theirs.
@@ -147,7 +138,7 @@ export class ClientStates {
   async #hear(millis: number): Promise<void> {
     await new Promise<void>((resolve) => {
       const look = (): void => {
-        if (this.#isReady()) end()
+        if (this.#isReady() || this.#listener.isClosed()) end()
       }
       const end = (): void => {
         cancel()
@@ -155,7 +146,7 @@ export class ClientStates {
         resolve()
       }
       const again = (): void => {
-        this.#ask(this.#untold())
+        for (const client of this.#untold()) client.ask()
         look()
       }
       const cancel = afterFree(millis, end, again)
@@ -167,7 +158,7 @@ export class ClientStates {
   }
 
   #isReady(): boolean {
-    return this.#watched.every(({ endMoment }) => endMoment === undefined) && this.#hasMajority()
+    return this.#watched.every(({ isAwaited }) => !isAwaited) && this.#hasMajority()
   }
 
   /** Whether the databases of a majority are known. */
@@ -178,48 +169,33 @@ export class ClientStates {
   /** Lets keys be made only on nodes whose clients have told their database. One that has told a wrong one stays out. */
   #leaveOut(): void {
     if (this.#mistake !== undefined) return
-    for (const watched of this.#watched) this.#listener.leaveOut(watched.index, !isTold(watched))
+    for (const { index, isTold } of this.#watched) this.#listener.leaveOut(index, !isTold)
   }
 
-  #untold(): Watched[] {
-    return this.#watched.filter((watched) => !isTold(watched))
+  #untold(): WatchedClient[] {
+    return this.#watched.filter(({ isTold }) => !isTold)
   }
 
   #compareNow(): void {
+    this.#mistake ??= this.#watched.find(({ mistake }) => mistake !== undefined)?.mistake
     if (this.#mistake !== undefined) throw new ConfigError(this.#mistake)
-    for (const watched of this.#watched) this.#checkOne(watched)
+    for (const client of this.#watched) client.check()
     this.#leaveOut()
-  }
-
-  #checkOne(watched: Watched): void {
-    const { object, place, login, index } = watched
-    const now = object.now()
-    if (now.keyPrefix !== place.keyPrefix || (object.follows && now.db !== place.db))
-      throw new ConfigError(this.#hasMoved(watched, now))
-    const [username, password] = object.login()
-    if (watched.isLoginTold || (username === login[0] && password === login[1])) return
-    watched.isLoginTold = true
-    this.#listener.warn(
-      'credentials-changed',
-      `${this.#addressOf(index)}: its client has other credentials than when this Redlock was made, ` +
-        'which goes on with the old ones and cannot log in with them again: make a new Redlock',
-      index,
-    )
   }
 
   /** Makes what the clients have told what this Redlock locks, once. */
   #settle(): void {
     if (this.#isSettled) return
-    this.#compare(isTold)
+    this.#compare(({ isTold }) => isTold)
     this.#isSettled = true
     // All must be equal: those that have not answered yet are assumed to be the same as the others.
-    const db = this.#watched.find(isTold)?.place.db
+    const db = this.#watched.find(({ isTold }) => isTold)?.place.db
     const found = new Map<number, number>()
-    for (const watched of this.#watched) {
-      const { index, object } = watched
+    for (const client of this.#watched) {
+      const { index, object } = client
       if (object.follows) continue
-      if (!isTold(watched) && db !== undefined) watched.place = { ...watched.place, db }
-      if (watched.place.db !== object.now().db) found.set(index, watched.place.db)
+      if (!client.isTold && db !== undefined) client.place = { ...client.place, db }
+      if (client.place.db !== object.now().db) found.set(index, client.place.db)
     }
     if (found.size === 0) return
     if (this.#listener.databases(found)) return this.#leaveOut()
@@ -229,113 +205,33 @@ export class ClientStates {
 
   #unreachable(millis: number): QuorumUnreachableError {
     const untold = this.#untold()
-    const addresses = untold.map(({ index }) => this.#addressOf(index)).join(', ')
-    const why = untold.find((watched) => watched.why !== '')?.why
+    const addresses = untold.map(({ address }) => address).join(', ')
+    const why = untold.find((client) => client.why !== '')?.why
     const message = `${addresses}: the client has not told within ${Math.round(millis)} ms which database it uses`
     return new QuorumUnreachableError(why === undefined ? message : `${message} (${why})`)
-  }
-
-  /** Asks those of `clients` that can be asked and have no question left to answer. */
-  #ask(clients: readonly Watched[]): void {
-    for (const watched of clients)
-      if (!watched.isAsking && watched.object.connection() !== undefined) void this.#askOne(watched)
-  }
-
-  async #askOne(watched: Watched): Promise<void> {
-    const { object } = watched
-    watched.isAsking = true
-    this.#awaitMoment(watched)
-    let [isTold, isRefused] = [true, false]
-    try {
-      this.#learn(watched, await object.ask())
-      watched.why = ''
-    } catch (error) {
-      watched.why = error instanceof Error ? error.message : String(error)
-      isTold = isRefused = REFUSAL.test(watched.why)
-    }
-    watched.toldBy = isTold ? (object.connection() ?? 0) : 0
-    watched.isAsking = false
-    this.#leaveOut()
-    watched.endMoment?.()
-    // It was told before the client took its connection for ready, or after it had lost it.
-    if (isTold && watched.toldBy === 0 && this.#waits.size > 0) this.#ask([watched])
-    this.#look()
-    if (isRefused) this.#tellRefusal(watched) // at last: a listener may throw
-  }
-
-  /** Lets locks wait for the answer of `watched`, for a moment. */
-  #awaitMoment(watched: Watched): void {
-    if (watched.endMoment !== undefined) return
-    const end = (): void => {
-      cancel()
-      watched.endMoment = undefined
-      this.#look()
-    }
-    const cancel = afterFree(MOMENT, end)
-    watched.endMoment = end
   }
 
   #look(): void {
     for (const look of [...this.#waits]) look()
   }
 
-  #learn(watched: Watched, { db, followed }: Answer): void {
-    const { place } = watched
-    if (followed !== undefined) {
-      if (db !== followed) this.#mistake ??= this.#hasStrayed(watched, db, followed)
-    } else if (!this.#isSettled) watched.place = { ...place, db }
-    else if (db !== place.db) this.#mistake ??= this.#hasMoved(watched, { ...place, db })
-  }
-
-  #tellRefusal(watched: Watched): void {
-    const { object, index, place, why, isRefusalTold } = watched
-    if (isRefusalTold || this.#listener.isClosed()) return
-    watched.isRefusalTold = true
-    this.#listener.warn(
-      'unknown-database',
-      `${this.#addressOf(index)}: its client does not tell which database it has selected (${why}); ` +
-        `taken is database ${place.db}, as ${object.follows ? 'it says itself' : 'in its options'}: ` +
-        'give the node by a URL if that is wrong',
-      index,
-    )
-  }
-
   /**
    * Refuses clients that use different keys: a lock that one of them takes would be invisible to the others.
    */
-  #compare(isKnown: (watched: Watched) => boolean): void {
+  #compare(isKnown: (client: WatchedClient) => boolean): void {
     const first = this.#watched.find(isKnown) ?? this.#watched[0]
     if (first === undefined) return
-    const other = this.#watched.find((watched) => {
-      const { place } = watched
-      const hasOtherDb = isKnown(watched) && isKnown(first) && place.db !== first.place.db
+    const other = this.#watched.find((client) => {
+      const { place } = client
+      const hasOtherDb = isKnown(client) && isKnown(first) && place.db !== first.place.db
       return hasOtherDb || place.keyPrefix !== first.place.keyPrefix
     })
     if (other === undefined) return
     const what = first.place.db === other.place.db ? 'key prefixes' : 'databases'
     throw new ConfigError(
-      `the clients use different ${what}: ${this.#tell(first, first.place)}, but ` +
-        `${this.#tell(other, other.place)}; give all of them the same, or name the nodes by URLs`,
+      `the clients use different ${what}: ${first.tell()}, but ` +
+        `${other.tell()}; give all of them the same, or name the nodes by URLs`,
     )
-  }
-
-  #hasMoved(watched: Watched, now: Place): string {
-    return (
-      `${this.#tell(watched, now)} now, but when this Redlock was made, it used ` +
-      `${inWords(watched.place)}: a lock would have two holders; make a new Redlock after select()`
-    )
-  }
-
-  #hasStrayed({ index }: Watched, db: number, followed: number): string {
-    return (
-      `the client of ${this.#addressOf(index)} uses database ${db}, but takes it for ${followed} and goes ` +
-      'back there when it connects again, because it was not told by its own select(): a lock would have two ' +
-      `holders; call select(${db}) or give it the option db, then make a new Redlock`
-    )
-  }
-
-  #tell({ index }: Watched, place: Place): string {
-    return `the client of ${this.#addressOf(index)} uses ${inWords(place)}`
   }
 }
 
@@ -346,19 +242,6 @@ export async function timed(asking: Promise<void>, signal?: AbortSignal): Promis
   if (signal?.aborted) throw reasonOf(signal)
   return uptime() - begun
 }
-
-/** Whether the database of a client is known since its connection was made; one that cannot be asked says it itself. */
-function isTold({ object, toldBy }: Watched): boolean {
-  const connection = object.connection()
-  return connection === undefined || (toldBy !== 0 && toldBy === connection)
-}
-
-function inWords({ db, keyPrefix }: Place): string {
-  return `database ${db}${keyPrefix === '' ? ' and no key prefix' : ` and the key prefix '${keyPrefix}'`}`
-}
-
-/** What a server answers that does not permit, or does not know, the question. */
-const REFUSAL = /^(?:NOPERM|ERR unknown (?:sub)?command)/i
 
 /** How long a majority of clients may take to tell their databases, in milliseconds. */
 const PATIENCE = 1000
@@ -371,6 +254,3 @@ const SHARED_FOR = 50
 
 /** How long locks go without asking the clients for their databases again, in milliseconds. */
 const ASK_AGAIN_AFTER = 1000
-
-/** How long a lock waits for all answers to a question, if it needs no more than a majority; in milliseconds. */
-const MOMENT = 20

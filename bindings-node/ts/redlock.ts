@@ -331,6 +331,7 @@ export class Redlock extends Emitter {
    */
   async close(): Promise<void> {
     native.close(this.#native)
+    this.#states.close()
     await this._eventSource.settle()
   }
 

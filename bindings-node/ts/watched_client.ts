@@ -1,0 +1,186 @@
+// One client object of one Redlock: what it has told of its database, and what the Redlock locks by it. Owns the
+// sentences about it.
+
+import { afterFree } from './bridge'
+import type { Answer, ClientObject, Place } from './client_objects'
+import { type Asker, type Heard, type Questions, questionsTo } from './client_questions'
+import { ConfigError } from './errors'
+
+/** What the Redlock wants to know of its clients. */
+export interface WatchListener {
+  /** The client has told something, or could not. */
+  heard(): void
+  /** Nobody waits for its answer any more. */
+  momentIsOver(): void
+  /** Whether locks wait until enough clients have told. */
+  isAwaited(): boolean
+  /** Whether what was read until now may not change any more. */
+  isSettled(): boolean
+  /** A warning that a person should read. */
+  warn(name: string, message: string, index: number): void
+}
+
+/** A client object with what it used when it was read. */
+export class WatchedClient implements Asker {
+  readonly object: ClientObject
+  /** The node's. */
+  readonly index: number
+  /** What it uses: by its own account, until it has told. */
+  place: Place
+  /** Why its last answer was wrong; undefined if it was right. */
+  mistake: string | undefined
+  /** Why the last question failed. */
+  why = ''
+  readonly #address: () => string
+  readonly #listener: WatchListener
+  readonly #questions: Questions
+  readonly #login: readonly [unknown, unknown]
+  /** The connection over which it told its database, or the server refused to tell it; 0 if it has to be asked. */
+  #toldBy = 0
+  /** Whether a question to it is on its way. */
+  #isAsking = false
+  /** Ends the moment for which locks wait for the answer; undefined if they do not wait. */
+  #endMoment: (() => void) | undefined
+  /** The names of the warnings that were told. */
+  readonly #warned = new Set<string>()
+
+  constructor(
+    client: { readonly given: object; readonly object: ClientObject; readonly index: number },
+    address: () => string,
+    listener: WatchListener,
+  ) {
+    this.object = client.object
+    this.index = client.index
+    this.place = client.object.now()
+    this.#login = client.object.login()
+    this.#questions = questionsTo(client.given, client.object)
+    this.#address = address
+    this.#listener = listener
+  }
+
+  get address(): string {
+    return this.#address()
+  }
+
+  /** Whether its database is known since its connection was made; one that cannot be asked says it itself. */
+  get isTold(): boolean {
+    const connection = this.object.connection()
+    return connection === undefined || (this.#toldBy !== 0 && this.#toldBy === connection)
+  }
+
+  get isAsking(): boolean {
+    return this.#isAsking
+  }
+
+  /** Whether locks wait for its answer. */
+  get isAwaited(): boolean {
+    return this.#endMoment !== undefined
+  }
+
+  /** Asks it if it can be asked and has no question left to answer. */
+  ask(): void {
+    if (!this.object.mayAsk() || (this.#isAsking && !this.#questions.isLost())) return
+    this.#isAsking = true
+    this.awaitMoment()
+    this.#questions.ask(this)
+  }
+
+  /** Lets locks wait for its answer, for a moment. */
+  awaitMoment(): void {
+    if (this.#endMoment !== undefined) return
+    const end = (): void => {
+      cancel()
+      this.#endMoment = undefined
+      this.#listener.momentIsOver()
+    }
+    const cancel = afterFree(MOMENT, end)
+    this.#endMoment = end
+  }
+
+  /** Asks it nothing any more. */
+  close(): void {
+    this.#questions.forget(this)
+    this.#endMoment?.()
+  }
+
+  hear({ answer, why, isRefused }: Heard): void {
+    this.#isAsking = false
+    this.why = why
+    const counts = answer === undefined ? isRefused : this.#learn(answer)
+    this.#toldBy = counts ? (this.object.connection() ?? 0) : 0
+    this.#listener.heard()
+    this.#endMoment?.()
+    // It was told before the client took its connection for ready, or after it had lost it.
+    if (counts && this.#toldBy === 0 && this.#listener.isAwaited()) this.ask()
+    this.#listener.momentIsOver()
+    if (isRefused) this.#tellRefusal()
+  }
+
+  /** Compares what it says itself with what it used. */
+  check(): void {
+    const { object, place } = this
+    const now = object.now()
+    if (now.keyPrefix !== place.keyPrefix || (object.follows && now.db !== place.db))
+      throw new ConfigError(this.#hasMoved(now))
+    const [username, password] = object.login()
+    if (username === this.#login[0] && password === this.#login[1]) return
+    this.#warnOnce(
+      'credentials-changed',
+      'its client has other credentials than when this Redlock was made, ' +
+        'which goes on with the old ones and cannot log in with them again: make a new Redlock',
+    )
+  }
+
+  /** What it uses, in words. */
+  tell(place = this.place): string {
+    return `the client of ${this.address} uses ${inWords(place)}`
+  }
+
+  /** Returns whether the answer tells which database it uses. */
+  #learn({ db, followed }: Answer): boolean {
+    const { place } = this
+    if (followed !== undefined) {
+      if (db !== followed) this.mistake ??= this.#hasStrayed(db, followed)
+    } else if (!this.#listener.isSettled()) this.place = { ...place, db }
+    else if (db !== place.db) this.mistake ??= this.#hasMoved({ ...place, db })
+    return true
+  }
+
+  #tellRefusal(): void {
+    const { place, why, object } = this
+    this.#warnOnce(
+      'unknown-database',
+      `its client does not tell which database it has selected (${why}); taken is database ` +
+        `${place.db}, as ${object.follows ? 'it says itself' : 'in its options'}: ` +
+        'give the node by a URL if that is wrong',
+    )
+  }
+
+  #warnOnce(name: string, message: string): void {
+    if (this.#warned.has(name)) return
+    this.#warned.add(name)
+    this.#listener.warn(name, `${this.address}: ${message}`, this.index)
+  }
+
+  #hasMoved(now: Place): string {
+    return (
+      `${this.tell(now)} now, but when this Redlock was made, it used ` +
+      `${inWords(this.place)}: a lock would have two holders; make a new Redlock after select()`
+    )
+  }
+
+  #hasStrayed(db: number, followed: number): string {
+    return (
+      `the client of ${this.address} uses database ${db}, but takes it for ${followed} and goes ` +
+      'back there when it connects again, because it was not told by its own select(): a lock would have two ' +
+      `holders; call select(${db}) or give it the option db, then make a new Redlock`
+    )
+  }
+}
+
+function inWords({ db, keyPrefix }: Place): string {
+  return `database ${db}${keyPrefix === '' ? ' and no key prefix' : ` and the key prefix '${keyPrefix}'`}`
+}
+
+/** How long a lock waits for all answers to a question, if it needs no more than a majority; in milliseconds. */
+const MOMENT = 20
