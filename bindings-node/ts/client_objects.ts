@@ -80,18 +80,27 @@ function ofIoredis(client: Record<string, unknown>): ClientObject {
     follows: true,
     login: () => [options['username'], options['password']],
     // It begins each connection with what it says itself: only a SELECT that it has not noticed is asked for.
-    connection: () => (canAskIoredis(client) ? 1 : undefined),
+    connection: () => (isElsewhere(client) ? 0 : canAskIoredis(client) ? 1 : undefined),
     link: () => (client['status'] === 'ready' ? client['stream'] : undefined),
     mayAsk: () => canAskIoredis(client),
     ask: () => askIoredis(client),
   }
 }
 
+/**
+ * Whether a client of ioredis sends the commands that it gets now to another database than the one that it had selected: it
+ * connects again with that of its options, and selects the other one after all that waits for the connection.
+ */
+function isElsewhere(client: Record<string, unknown>): boolean {
+  const [before, now] = [asObject(client['prevCondition']), asObject(client['condition'])]
+  return client['status'] !== 'end' && before != null && before['select'] !== now?.['select']
+}
+
 /** Whether a client of ioredis has a connection, or will have one, and may send a question over it. */
 function canAskIoredis(client: Record<string, unknown>): boolean {
-  const isConnected = client['status'] === 'ready' || client['status'] === 'connect'
+  const mayAsk = client['status'] === 'ready' || hasQueued(client)
   const condition = asObject(client['condition'])
-  return (isConnected || hasQueued(client)) && condition !== undefined && !condition['subscriber']
+  return mayAsk && !isElsewhere(client) && condition !== undefined && !condition['subscriber']
 }
 
 /**
@@ -167,10 +176,11 @@ async function askNodeRedis(
   return { db: databaseIn(await (asked as CommandSender).sendCommand(['CLIENT', 'INFO'])) }
 }
 
-/** Whether a client of ioredis is about to connect, and keeps commands for then. */
+/** Whether a client of ioredis is about to connect, and keeps commands of the program for then. */
 function hasQueued(client: Record<string, unknown>): boolean {
-  const isOpening = client['status'] === 'connecting' || client['status'] === 'reconnecting'
-  return isOpening && QUEUES.some((name) => Number(asObject(client[name])?.['length'] ?? 0) > 0)
+  return (QUEUES[String(client['status'])] ?? []).some(
+    (name) => Number(asObject(client[name])?.['length'] ?? 0) > 0,
+  )
 }
 
 function databaseIn(info: unknown): number {
@@ -195,7 +205,13 @@ interface Pipelines {
 const readyCounts = new WeakMap<object, number>()
 
 /** Where ioredis keeps commands that were not sent yet, or not answered before the connection was lost. */
-const QUEUES = ['offlineQueue', 'commandQueue', 'prevCommandQueue']
+const KEPT = ['offlineQueue', 'prevCommandQueue']
+/** The same by its status; once it has a connection, its own first commands are in the third queue. */
+const QUEUES: Readonly<Record<string, readonly string[]>> = {
+  connecting: [...KEPT, 'commandQueue'],
+  reconnecting: [...KEPT, 'commandQueue'],
+  connect: KEPT,
+}
 
 /** Members of node-redis' pools, clusters and sentinels that its clients do not have. */
 const NOT_ONE_NODE = [

@@ -39,7 +39,6 @@ export class ClientStates {
   #heardSince = -Infinity
   /** What looks again after each answer. */
   readonly #waits = new Set<() => void>()
-  #mistake: string | undefined
 
   constructor(
     nodes: readonly NamedNode[],
@@ -72,17 +71,17 @@ export class ClientStates {
   /**
    * Throws a {@link ConfigError} if a client uses other keys by now than those that this Redlock
    * locks. Returns a promise that rejects with it if clients have to be asked: those that have not told
-   * their database over their present connection, and all of them when a second has passed since. It rejects with a
+   * their database over their present connection, or told a wrong one, and all of them when a second has passed since. It rejects with a
    * {@link QuorumUnreachableError} if no majority has told it in time, of which `patience` tells the caller's, in
    * milliseconds; `null` without a limit.
    */
   check(patience?: () => number | null): Promise<void> | undefined {
     if (this.#watched.length === 0 || this.#listener.isClosed()) return undefined
-    this.#compareNow()
+    for (const client of this.#watched) client.check()
     const isDue = uptime() - this.#askedAt >= ASK_AGAIN_AFTER
     if (isDue) this.#askedAt = uptime()
-    for (const client of this.#watched) if (isDue || !client.isTold) client.ask()
-    if (this.#isReady()) return void this.#settle()
+    for (const client of this.#watched) if (isDue || client.isOpen) client.ask()
+    if (this.#isReady()) return void this.#decide()
     const limit = patience?.() ?? PATIENCE
     if (limit < PATIENCE) return this.#hear(limit)
     if (this.#hearing === undefined) {
@@ -146,13 +145,21 @@ export class ClientStates {
         resolve()
       }
       const again = (): void => {
-        for (const client of this.#untold()) client.ask()
+        for (const client of this.#watched) if (client.isOpen) client.ask()
         look()
       }
       const cancel = afterFree(millis, end, again)
       this.#waits.add(look)
     })
-    this.#compareNow()
+    for (const client of this.#watched) client.check()
+    this.#decide(millis)
+  }
+
+  /** What is known now lets a lock be made, or is an error: after `millis` milliseconds. */
+  #decide(millis = 0): void {
+    this.#leaveOut()
+    const mistake = this.#watched.find(({ mistake }) => mistake !== undefined)?.mistake
+    if (mistake !== undefined) throw new ConfigError(mistake)
     if (!this.#hasMajority()) throw this.#unreachable(millis)
     this.#settle()
   }
@@ -166,41 +173,34 @@ export class ClientStates {
     return this.#untold().length * 2 < this.#size
   }
 
-  /** Lets keys be made only on nodes whose clients have told their database. One that has told a wrong one stays out. */
+  /** Lets keys be made only on nodes whose clients have told the database that is locked. */
   #leaveOut(): void {
-    if (this.#mistake !== undefined) return
-    for (const { index, isTold } of this.#watched) this.#listener.leaveOut(index, !isTold)
+    for (const { index, mayLock } of this.#watched) this.#listener.leaveOut(index, !mayLock)
   }
 
   #untold(): WatchedClient[] {
     return this.#watched.filter(({ isTold }) => !isTold)
   }
 
-  #compareNow(): void {
-    this.#mistake ??= this.#watched.find(({ mistake }) => mistake !== undefined)?.mistake
-    if (this.#mistake !== undefined) throw new ConfigError(this.#mistake)
-    for (const client of this.#watched) client.check()
-    this.#leaveOut()
-  }
-
   /** Makes what the clients have told what this Redlock locks, once. */
   #settle(): void {
     if (this.#isSettled) return
-    this.#compare(({ isTold }) => isTold)
-    this.#isSettled = true
+    this.#compare(({ isTold, object }) => isTold || object.follows)
     // All must be equal: those that have not answered yet are assumed to be the same as the others.
     const db = this.#watched.find(({ isTold }) => isTold)?.place.db
     const found = new Map<number, number>()
     for (const client of this.#watched) {
-      const { index, object } = client
-      if (object.follows) continue
-      if (!client.isTold && db !== undefined) client.place = { ...client.place, db }
-      if (client.place.db !== object.now().db) found.set(index, client.place.db)
+      if (!client.isTold && !client.object.follows && db !== undefined)
+        client.place = { ...client.place, db }
+      if (client.place.db !== client.lockedDb) found.set(client.index, client.place.db)
     }
-    if (found.size === 0) return
-    if (this.#listener.databases(found)) return this.#leaveOut()
-    this.#mistake = 'the clients have selected another database: make a new Redlock after select()'
-    throw new ConfigError(this.#mistake)
+    if (found.size > 0 && !this.#listener.databases(found))
+      throw new ConfigError(
+        'the clients have selected another database: make a new Redlock after select()',
+      )
+    this.#isSettled = true
+    for (const client of this.#watched) client.lockedDb = client.place.db
+    this.#leaveOut()
   }
 
   #unreachable(millis: number): QuorumUnreachableError {

@@ -27,6 +27,8 @@ export class WatchedClient implements Asker {
   readonly index: number
   /** What it uses: by its own account, until it has told. */
   place: Place
+  /** The database that this Redlock locks by it. */
+  lockedDb: number
   /** Why its last answer was wrong; undefined if it was right. */
   mistake: string | undefined
   /** Why the last question failed. */
@@ -52,6 +54,7 @@ export class WatchedClient implements Asker {
     this.object = client.object
     this.index = client.index
     this.place = client.object.now()
+    this.lockedDb = this.place.db
     this.#login = client.object.login()
     this.#questions = questionsTo(client.given, client.object)
     this.#address = address
@@ -66,6 +69,18 @@ export class WatchedClient implements Asker {
   get isTold(): boolean {
     const connection = this.object.connection()
     return connection === undefined || (this.#toldBy !== 0 && this.#toldBy === connection)
+  }
+
+  /** Whether keys may be made on its node: its database is known, and the one that is locked. */
+  get mayLock(): boolean {
+    const { object, place, lockedDb } = this
+    const isRight = place.db === lockedDb && (!object.follows || object.now().db === lockedDb)
+    return this.isTold && isRight && this.mistake === undefined
+  }
+
+  /** Whether it has to be asked, whenever it was asked last. */
+  get isOpen(): boolean {
+    return !this.isTold || this.mistake !== undefined
   }
 
   get isAsking(): boolean {
@@ -116,10 +131,14 @@ export class WatchedClient implements Asker {
     if (isRefused) this.#tellRefusal()
   }
 
-  /** Compares what it says itself with what it used. */
+  /** Compares what it says itself with what it used; what it selects before the first lock is taken over. */
   check(): void {
-    const { object, place } = this
+    const { object } = this
     const now = object.now()
+    // It is asked once it has connected: whatever was known before does not count any more.
+    if (object.connection() === 0) this.#toldBy = 0
+    if (object.follows && !this.#listener.isSettled()) this.place = { ...this.place, db: now.db }
+    const { place } = this
     if (now.keyPrefix !== place.keyPrefix || (object.follows && now.db !== place.db))
       throw new ConfigError(this.#hasMoved(now))
     const [username, password] = object.login()
@@ -138,11 +157,15 @@ export class WatchedClient implements Asker {
 
   /** Returns whether the answer tells which database it uses. */
   #learn({ db, followed }: Answer): boolean {
-    const { place } = this
-    if (followed !== undefined) {
-      if (db !== followed) this.mistake ??= this.#hasStrayed(db, followed)
-    } else if (!this.#listener.isSettled()) this.place = { ...place, db }
-    else if (db !== place.db) this.mistake ??= this.#hasMoved({ ...place, db })
+    const { place, object } = this
+    const isSettled = this.#listener.isSettled()
+    if (followed !== undefined && db !== followed) this.mistake = this.#hasStrayed(db, followed)
+    // It has selected another one since, or before: its own account is compared with each lock.
+    else if (object.follows && db !== object.now().db) return false
+    else if (isSettled && db !== place.db) {
+      if (object.follows) return false
+      this.mistake = this.#hasMoved({ ...place, db })
+    } else [this.place, this.mistake] = [{ ...place, db }, undefined]
     return true
   }
 
