@@ -6,7 +6,8 @@ import { afterFree } from './bridge'
 import type { NamedNode } from './clients'
 import { ConfigError, QuorumUnreachableError } from './errors'
 import { uptime } from './event_loop'
-import { native, type NativeLease } from './native'
+import type { Operation } from './failures'
+import { type Failure, native, type NativeLease, type NodeVote } from './native'
 import { orAborted, reasonOf } from './signals'
 import { WatchedClient, type WatchListener } from './watched_client'
 
@@ -21,13 +22,26 @@ export interface StateListener {
   leaveOut(index: number, isLeftOut: boolean): void
   /** Whether nothing is locked any more. */
   isClosed(): boolean
+  /** The error for what the native half has not been asked for. */
+  failure(failure: Failure, operation: Operation): Error
   /** A warning that a person should read. */
   warn(name: string, message: string, index: number): void
+}
+
+/** What the clients are checked for. */
+export interface Call {
+  readonly resources: readonly string[]
+  readonly operation: Operation
+  /** How long it waits for them, in milliseconds; `null` without a limit. */
+  readonly patience?: () => number | null
+  /** Whether it goes on where too few have told: the native half then finds no quorum. */
+  readonly proceeds?: boolean
 }
 
 /** The client objects of one Redlock. */
 export class ClientStates {
   readonly #watched: WatchedClient[]
+  readonly #addressOf: (index: number) => string
   readonly #listener: StateListener
   readonly #size: number
   /** Whether a lock was allowed: what was read until then may not change any more. */
@@ -46,6 +60,7 @@ export class ClientStates {
     listener: StateListener,
   ) {
     this.#size = nodes.length
+    this.#addressOf = addressOf
     this.#listener = listener
     const own: WatchListener = {
       heard: () => this.#leaveOut(),
@@ -72,10 +87,14 @@ export class ClientStates {
    * Throws a {@link ConfigError} if a client uses other keys by now than those that this Redlock
    * locks. Returns a promise that rejects with it if clients have to be asked: those that have not told
    * their database over their present connection, or told a wrong one, and all of them when a second has passed since. It rejects with a
-   * {@link QuorumUnreachableError} if no majority has told it in time, of which `patience` tells the caller's, in
-   * milliseconds; `null` without a limit.
+   * {@link QuorumUnreachableError} if no majority has told it in time, unless `call` proceeds without one.
    */
-  check(patience?: () => number | null): Promise<void> | undefined {
+  check(call: Call): Promise<void> | undefined {
+    const asking = this.#check(call.patience)
+    return asking && this.#explain(asking, call)
+  }
+
+  #check(patience?: () => number | null): Promise<void> | undefined {
     if (this.#watched.length === 0 || this.#listener.isClosed()) return undefined
     for (const client of this.#watched) client.check()
     const isDue = uptime() - this.#askedAt >= ASK_AGAIN_AFTER
@@ -96,9 +115,9 @@ export class ClientStates {
    * Checks again when a lock was won, because clients may have moved or connected again while it was waited for. Withdraws
    * its `lease` if so. Rejects as {@link check} does.
    */
-  confirm(lease: NativeLease, signal?: AbortSignal): Promise<void> | undefined {
+  confirm(lease: NativeLease, call: Call, signal?: AbortSignal): Promise<void> | undefined {
     if (this.#watched.length === 0 || native.degraded(lease)) return undefined
-    return this.#confirm(lease, signal)
+    return this.#explain(this.#confirm(lease, call, signal), { ...call, proceeds: false })
   }
 
   /** Asks no client any more. */
@@ -107,15 +126,16 @@ export class ClientStates {
     this.#look()
   }
 
-  async #confirm(lease: NativeLease, signal?: AbortSignal): Promise<void> {
+  async #confirm(lease: NativeLease, call: Call, signal?: AbortSignal): Promise<void> {
     const hasGranted = ({ index }: WatchedClient): boolean =>
       native.votes(lease)[index]?.outcome === 'granted'
     try {
       // Where the server answers, the client will, too, unless it is busy.
       for (const client of this.#watched)
         if (client.isAsking && hasGranted(client)) client.awaitMoment()
-      const asking = this.check(() => TO_CONFIRM)
+      const asking = this.#check(() => TO_CONFIRM)
       if (asking !== undefined) await timed(asking, signal)
+      if (asking !== undefined && this.#listener.isClosed()) throw this.#closed(call)
       // On the nodes of clients that have connected again meanwhile, keys may be in another database than theirs.
       const lost = this.#untold().filter(hasGranted).length
       const granted = native.votes(lease).filter(({ outcome }) => outcome === 'granted').length
@@ -151,6 +171,7 @@ export class ClientStates {
       const cancel = afterFree(millis, end, again)
       this.#waits.add(look)
     })
+    if (this.#listener.isClosed()) return
     for (const client of this.#watched) client.check()
     this.#decide(millis)
   }
@@ -158,6 +179,7 @@ export class ClientStates {
   /** What is known now lets a lock be made, or is an error: after `millis` milliseconds. */
   #decide(millis = 0): void {
     this.#leaveOut()
+    for (const client of this.#watched) client.tellLeftOut()
     const mistake = this.#watched.find(({ mistake }) => mistake !== undefined)?.mistake
     if (mistake !== undefined) throw new ConfigError(mistake)
     if (!this.#hasMajority()) throw this.#unreachable(millis)
@@ -203,12 +225,47 @@ export class ClientStates {
     this.#leaveOut()
   }
 
-  #unreachable(millis: number): QuorumUnreachableError {
+  #unreachable(millis: number): Untold {
     const untold = this.#untold()
     const addresses = untold.map(({ address }) => address).join(', ')
     const why = untold.find((client) => client.why !== '')?.why
     const message = `${addresses}: the client has not told within ${Math.round(millis)} ms which database it uses`
-    return new QuorumUnreachableError(why === undefined ? message : `${message} (${why})`)
+    const indices = new Set(untold.map(({ index }) => index))
+    return new Untold(why === undefined ? message : `${message} (${why})`, indices)
+  }
+
+  /** Makes the caller's own error of one that many callers may share. */
+  async #explain(asking: Promise<void>, { resources, operation, proceeds }: Call): Promise<void> {
+    const begun = uptime()
+    try {
+      await asking
+    } catch (error) {
+      if (!(error instanceof Untold)) throw error
+      if (proceeds === true) return
+      const names = resources.map((name) => `'${name}'`).join(', ')
+      const message = names === '' ? error.message : `no quorum for ${names}: ${error.message}`
+      const failure = { message, resources: [...resources], elapsed: uptime() - begun }
+      const rounds = [this.#votes(error.indices)]
+      throw this.#listener.failure({ ...UNREACHABLE, ...failure, rounds }, operation)
+    }
+  }
+
+  /** Of a round that was not begun: nodes that were not asked are missing. */
+  #votes(untold: ReadonlySet<number>): NodeVote[] {
+    return Array.from({ length: this.#size }, (_, index) => {
+      const vote = { address: this.#addressOf(index), latency: 0 }
+      const detail = 'its client has not told which database it uses'
+      return untold.has(index)
+        ? { ...vote, outcome: 'failed', fault: 'NOT_SENT', detail }
+        : { ...vote, outcome: 'missing' }
+    })
+  }
+
+  #closed({ resources, operation }: Call): Error {
+    const names = resources.map((name) => `'${name}'`).join(', ')
+    const message = `${names}: the lock manager is closed; make a new one`
+    const failure = { ...CLOSED, message, resources: [...resources] }
+    return this.#listener.failure(failure, operation)
   }
 
   #look(): void {
@@ -235,6 +292,16 @@ export class ClientStates {
   }
 }
 
+/** The clients of the nodes with these numbers have not told in time. */
+class Untold extends Error {
+  constructor(
+    message: string,
+    readonly indices: ReadonlySet<number>,
+  ) {
+    super(message)
+  }
+}
+
 /** Waits for the clients, or until the signal is aborted; ends with how long it took in milliseconds. */
 export async function timed(asking: Promise<void>, signal?: AbortSignal): Promise<number> {
   const begun = uptime()
@@ -242,6 +309,9 @@ export async function timed(asking: Promise<void>, signal?: AbortSignal): Promis
   if (signal?.aborted) throw reasonOf(signal)
   return uptime() - begun
 }
+
+const UNREACHABLE = { class: 'QuorumUnreachableError', code: 'QUORUM_UNREACHABLE', attempts: 0 }
+const CLOSED = { class: 'ExecutionError', code: 'CLOSED', attempts: 0, elapsed: 0, rounds: [] }
 
 /** How long a majority of clients may take to tell their databases, in milliseconds. */
 const PATIENCE = 1000

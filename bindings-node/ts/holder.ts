@@ -2,7 +2,7 @@
 
 import { inspect } from 'node:util'
 
-import { ConfigError, describe, wrongType } from './errors'
+import { ConfigError, describe, QuorumUnreachableError, wrongType } from './errors'
 import type { HolderParts } from './native'
 
 /** What a {@link Redlock} tells others of itself: its own words by name. */
@@ -37,6 +37,16 @@ export class Holder {
 /** The holder, from the native half's values. */
 export function holderOf(parts: unknown): Holder | undefined {
   return parts === undefined ? undefined : new Holder(parts as HolderParts)
+}
+
+/** What `asking` ends with; undefined where too few nodes can be asked. */
+export async function unlessUnreachable<T>(asking: Promise<T>): Promise<T | undefined> {
+  try {
+    return await asking
+  } catch (error) {
+    if (error instanceof QuorumUnreachableError) return undefined
+    throw error
+  }
 }
 
 /** The words of the setting `owner`; undefined if nothing is to be told. */

@@ -201,6 +201,12 @@ export function readResource(resource: unknown): string {
   return name
 }
 
+/** The value of a lock that is taken over. */
+export function readValue(value: unknown): string {
+  if (typeof value === 'string') return value
+  throw wrongType(`the value of a lock must be a string, not ${describe(value)}`)
+}
+
 /** Nobody may replace the scripts that run on the nodes. */
 export function checkScripts(scripts: unknown): void {
   const given = typeof scripts === 'object' && scripts !== null ? Object.values(scripts) : [scripts]

@@ -19,7 +19,8 @@ export interface Warning {
    * `not-independent`: two addresses lead to one server, or one follows the other.
    * `degraded`: too few nodes can be reached, and work goes on without its lock (`onUnreachable`).
    * `credentials-changed`: a client object has others than those that were read from it.
-   * `unknown-database`: a client object does not tell which database it has selected.
+   * `unknown-database`: a client object does not tell which database it has selected, or has not told it for
+   * two seconds.
    * `tracer-failed`: a tracer or a span processor of OpenTelemetry has thrown an error.
    */
   readonly name: string
@@ -54,7 +55,9 @@ function isNews({ name, message, address }: Notice): boolean {
 }
 
 /** What tells of the state of a node, which every manager that uses it sees. */
-const OF_NODES = new Set(['node-down', 'node-up', 'no-push', 'quarantined', 'long-wait'])
+const OF_NODES = new Set([
+  ...['node-down', 'node-up', 'no-push', 'quarantined', 'long-wait', 'unknown-database'],
+])
 const OPPOSITE: Record<string, string> = { 'node-down': 'node-up', 'node-up': 'node-down' }
 
 /** How far apart managers see the same event at most, in milliseconds. */

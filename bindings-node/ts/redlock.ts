@@ -5,11 +5,10 @@ import { inspect } from 'node:util'
 
 import type { NodeAddress } from './address'
 import { run } from './bridge'
-import { ClientStates, timed } from './client_states'
+import { type Call, ClientStates, timed } from './client_states'
 import { type NamedNode, quitClient, readClients, shownClient } from './clients'
 import { defineAsyncDispose } from './dispose'
 import { Emitter } from './emitter'
-import { describe, wrongType } from './errors'
 import { EventSource } from './events'
 import { errorOf, type Operation } from './failures'
 import { checkLock, deliver, giveBack, Lock, type Won } from './lock'
@@ -21,7 +20,7 @@ import {
   type NodeSpec,
   type NodeVote,
 } from './native'
-import { type Holder, holderOf } from './holder'
+import { type Holder, holderOf, unlessUnreachable } from './holder'
 import { open } from './opening'
 import {
   type AcquireOptions,
@@ -31,6 +30,7 @@ import {
   readResource,
   readResources,
   readSettings,
+  readValue,
   type Settings,
 } from './options'
 import type { ReleaseResult } from './release'
@@ -45,32 +45,28 @@ import { isTraced, traceAcquire } from './tracing'
 import { readRoutine, type Routine, useLock } from './using'
 
 /**
- * Locks over N independent Redis or Valkey servers. It has the methods, settings and events of
- * node-redlock 5; custom scripts and clients of a cluster are refused.
+ * Locks over N independent Redis or Valkey servers. It has the methods, settings and events of node-redlock 5; custom
+ * scripts and clients of a cluster are refused.
  *
- * Nodes are named by URL (`redis://`, `rediss://`, `unix://`, `memory://` for a node inside this
- * process), by an object of `host`, `port` and so on, or by a client of ioredis or node-redis whose
- * settings are read: the connections are this library's own, made at the first operation. Every
- * Redlock of the process uses the same one to a server, if address, user, password, database and TLS
- * are the same. They do not keep the process alive.
+ * Nodes are named by URL (`redis://`, `rediss://`, `unix://`, `memory://` for a node inside this process), by an
+ * object of `host`, `port` and so on, or by a client of ioredis or node-redis whose settings are read: the
+ * connections are this library's own, made at the first operation. Every Redlock of the process uses the same one to
+ * a server, if address, user, password, database and TLS are the same. They do not keep the process alive.
  *
- * Of a client object, the user and password are those of its options: what it was given by `auth()`
- * is not read, because no client shows it. The database that it has selected and the key prefix count,
- * too; they must be the same for all, and stay: otherwise, operations reject with a {@link ConfigError}.
- * A connected client is asked for its database, again when a second has passed or it has connected
- * anew: what it selects in between counts when it is asked next. Where too few tell it, operations
- * reject with a {@link QuorumUnreachableError}.
+ * Of a client object, the user and password are those of its options: what it was given by `auth()` is not read,
+ * because no client shows it. The database that it has selected and the key prefix count, too; they must be the same
+ * for all, and stay: otherwise, operations reject with a {@link ConfigError}. A connected client is asked for its
+ * database, again when a second has passed or it has connected anew: what it selects in between counts when it is
+ * asked next. Where too few tell it, operations reject with a {@link QuorumUnreachableError}.
+ * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses lead to one
+ * server, a node is the replica of another, or two belong to one Redis Cluster.
  *
- * Nodes must be independent: the first operation rejects with a {@link ConfigError} if two addresses
- * lead to one server, a node is the replica of another, or two belong to one Redis Cluster.
- *
- * It emits what happens to locks and nodes as events ({@link RedlockEvents}): `acquired`, `released`,
- * `lost` and so on. Without a listener, none is made.
- *
- * It emits `error` for every node's vote against a try, also where the quorum was met and where a
- * lock extends itself. Without a listener nothing happens. It emits `warning` with a {@link Warning};
- * without a listener, it becomes a warning of the process (`QuorlockWarning`), which Node prints: once,
- * if many managers see the same node leave, come back or be held back.
+ * It emits what happens to locks and nodes as events ({@link RedlockEvents}): `acquired`, `released`, `lost` and so
+ * on. Without a listener, none is made.
+ * It emits `error` for every node's vote against a try, also where the quorum was met and where a lock extends
+ * itself. Without a listener nothing happens. It emits `warning` with a {@link Warning}; without a listener, it
+ * becomes a warning of the process (`QuorlockWarning`), which Node prints: once, if many managers see the same node
+ * leave, come back or be held back.
  *
  * @example
  * ```js
@@ -101,8 +97,8 @@ export class Redlock extends Emitter {
   declare [Symbol.asyncDispose]: () => Promise<void>
 
   /**
-   * Throws a {@link ConfigError} if there is no node, one cannot be used or is named twice, or a
-   * setting is wrong. `scripts` is there to say so: what runs on the nodes cannot be replaced.
+   * Throws a {@link ConfigError} if there is no node, one cannot be used or is named twice, or a setting is wrong.
+   * `scripts` is there to say so: what runs on the nodes cannot be replaced.
    */
   constructor(
     clients: Iterable<Client | NodeAddress>,
@@ -133,6 +129,7 @@ export class Redlock extends Emitter {
       },
       leaveOut: (index, isLeftOut) => native.leaveOut(this.#native, index, isLeftOut),
       isClosed: () => this.isClosed,
+      failure: (failure, operation) => this._failure(failure, operation),
       warn: (name, message, index) =>
         this._warn({ name, message, address: String(addresses()[index]) }),
     })
@@ -142,11 +139,11 @@ export class Redlock extends Emitter {
   /**
    * Locks `resources`, all or none, for `duration` milliseconds.
    *
-   * Rejects with {@link ResourceLockedError} if another holds one for as long as `retryCount` and
-   * `timeout` allow to wait, with {@link QuorumUnreachableError} if too few nodes answer (both are
-   * {@link ExecutionError}s), with {@link ConfigError} for a wrong argument, and with the signal's
-   * reason at once when `signal` aborts. The nodes are then asked to delete its keys: one that answers
-   * has none a moment later (about a round trip); on one that fails, they end with their duration.
+   * Rejects with {@link ResourceLockedError} if another holds one for as long as `retryCount` and `timeout` allow to
+   * wait, with {@link QuorumUnreachableError} if too few nodes answer (both are {@link ExecutionError}s), with {@link
+   * ConfigError} for a wrong argument, and with the signal's reason at once when `signal` aborts. The nodes are then
+   * asked to delete its keys: one that answers has none a moment later (about a round trip); on one that fails, they
+   * end with their duration.
    *
    * @example
    * ```js
@@ -167,7 +164,10 @@ export class Redlock extends Emitter {
     const millis = readDuration(duration)
     const { given, signal } = readOptions(options)
     if (signal?.aborted) throw reasonOf(signal)
-    const asking = this.#states.check(() => native.callPatience(this.#native, millis, given))
+    const patience = (): number | null => native.callPatience(this.#native, millis, given)
+    const proceeds = (given?.['onUnreachable'] ?? this.settings.onUnreachable) === 'proceed'
+    const call: Call = { resources: names, operation: 'acquire', patience, proceeds }
+    const asking = this.#states.check(call)
     const waited = asking === undefined ? 0 : await timed(asking, signal)
     const start = (id: number): void =>
       native.acquire(this.#native, id, names, millis, given, waited)
@@ -185,7 +185,7 @@ export class Redlock extends Emitter {
       throw error
     }
     const lease = settled.value as NativeLease
-    const confirming = this.#states.confirm(lease, signal)
+    const confirming = this.#states.confirm(lease, call, signal)
     if (confirming !== undefined) await confirming
     const lock = new Lock(this, {
       lease,
@@ -199,14 +199,13 @@ export class Redlock extends Emitter {
   }
 
   /**
-   * Runs `routine` under a lock that extends itself, and releases it in the end; resolves with what
-   * the routine returns.
+   * Runs `routine` under a lock that extends itself, and releases it in the end; resolves with what the routine
+   * returns.
    *
-   * The signal that the routine gets aborts if the lock is lost (with a {@link LeaseLostError},
-   * also at `signal.error`) or if the caller's own `signal` does. The extension runs apart from
-   * this thread: a blocked event loop does not lose the lock. If the lock was lost, `using` rejects
-   * with the {@link LeaseLostError} even if the routine has not noticed; what the routine itself
-   * throws is never replaced.
+   * The signal that the routine gets aborts if the lock is lost (with a {@link LeaseLostError}, also at
+   * `signal.error`) or if the caller's own `signal` does. The extension runs apart from this thread: a blocked event
+   * loop does not lose the lock. If the lock was lost, `using` rejects with the {@link LeaseLostError} even if the
+   * routine has not noticed; what the routine itself throws is never replaced.
    *
    * @example
    * ```js
@@ -240,8 +239,7 @@ export class Redlock extends Emitter {
   }
 
   /**
-   * Keeps `lock` for `duration` milliseconds from now on: see {@link Lock.extend}. `settings`
-   * change nothing here.
+   * Keeps `lock` for `duration` milliseconds from now on: see {@link Lock.extend}. `settings` change nothing here.
    */
   async extend(lock: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
     readOptions(settings)
@@ -255,35 +253,33 @@ export class Redlock extends Emitter {
   }
 
   /**
-   * Takes over a lock by the {@link Lock.value} that its holder handed over, for example from
-   * another process. Its validity is 0 until {@link Lock.extend} or {@link Lock.check} has
-   * confirmed it.
+   * Takes over a lock by the {@link Lock.value} that its holder handed over, for example from another process. Its
+   * validity is 0 until {@link Lock.extend} or {@link Lock.check} has confirmed it.
    */
   lease(resources: string | readonly string[], value: string): Lock {
     return new Lock(this, readResources(resources), value)
   }
 
   /**
-   * Whether anyone holds one of `resources` now. Rejects with {@link QuorumUnreachableError} if too
-   * few nodes answer.
+   * Whether anyone holds one of `resources` now. Rejects with {@link QuorumUnreachableError} if too few nodes answer.
    */
   async isLocked(resources: string | readonly string[]): Promise<boolean> {
     return (await this.#ask(native.isLocked, readResources(resources))) as boolean
   }
 
   /**
-   * How many acquisitions wait for `resources` in the nodes' queues: a hint. It is the middle one of
-   * the nodes' counts, and may be out of date when the promise resolves. The callers of one process
-   * that wait for the same lock by equal nodes and settings count once; those with `wait: 'poll'` do not count. Rejects
-   * with {@link QuorumUnreachableError} if too few nodes answer.
+   * How many acquisitions wait for `resources` in the nodes' queues: a hint. It is the middle one of the nodes'
+   * counts, and may be out of date when the promise resolves. The callers of one process that wait for the same lock
+   * by equal nodes and settings count once; those with `wait: 'poll'` do not count. Rejects with {@link
+   * QuorumUnreachableError} if too few nodes answer.
    */
   async waiters(resources: string | readonly string[]): Promise<number> {
     return (await this.#ask(native.waiters, readResources(resources))) as number
   }
 
   /**
-   * Who holds `resource`: what its holder says of itself, if its Redlock has an `owner`. Resolves with
-   * undefined if nobody holds it, or too few nodes tell within one node's time to answer.
+   * Who holds `resource`: what its holder says of itself, if its Redlock has an `owner`. Resolves with undefined if
+   * nobody holds it, or too few nodes tell within one node's time to answer.
    *
    * @example
    * ```js
@@ -291,13 +287,15 @@ export class Redlock extends Emitter {
    * ```
    */
   async holder(resource: string): Promise<Holder | undefined> {
-    return holderOf(await this.#ask(native.holder, readResource(resource)))
+    const name = readResource(resource)
+    const call = { resources: [name], patience: () => this._patience }
+    return holderOf(await unlessUnreachable(this.#ask(native.holder, name, call)))
   }
 
   /**
-   * Whether the lock behind a {@link Sequencer} (or its text) is held now; its holder must have
-   * called {@link Lock.recordSequencer}. Rejects with {@link QuorumUnreachableError} if too few nodes
-   * answer; nodes of `memory://` cannot tell.
+   * Whether the lock behind a {@link Sequencer} (or its text) is held now; its holder must have called {@link
+   * Lock.recordSequencer}. Rejects with {@link QuorumUnreachableError} if too few nodes answer; nodes of `memory://`
+   * cannot tell.
    */
   async verify(sequencer: Sequencer | string): Promise<boolean> {
     return (await this.#ask(native.verify, readSequencer(sequencer))) as boolean
@@ -323,11 +321,11 @@ export class Redlock extends Emitter {
   }
 
   /**
-   * Gives up the connections of this Redlock: those that no other one of the process uses are closed
-   * (five seconds later if it is only forgotten and collected). Client objects that were passed stay
-   * open. Locks that are still held are extended no more. Their release connects once more; other later
-   * operations reject. Doing it twice does nothing more. Resolves when listeners were called with the
-   * events of all that has happened, after one second at most.
+   * Gives up the connections of this Redlock: those that no other one of the process uses are closed (five seconds
+   * later if it is only forgotten and collected). Client objects that were passed stay open. Locks that are still
+   * held are extended no more. Their release connects once more; other later operations reject. Doing it twice does
+   * nothing more. Resolves when listeners were called with the events of all that has happened, after one second at
+   * most.
    */
   async close(): Promise<void> {
     native.close(this.#native)
@@ -336,8 +334,8 @@ export class Redlock extends Emitter {
   }
 
   /**
-   * Like {@link close}, and closes the client objects that were passed as well, as in node-redlock.
-   * Resolves when they are closed; their errors are ignored.
+   * Like {@link close}, and closes the client objects that were passed as well, as in node-redlock. Resolves when
+   * they are closed; their errors are ignored.
    */
   async quit(): Promise<void> {
     await this.close()
@@ -361,13 +359,11 @@ export class Redlock extends Emitter {
 
   /** @internal */
   _adopt(resources: unknown, value: unknown): Won {
-    if (typeof value !== 'string')
-      throw wrongType(`the value of a lock must be a string, not ${describe(value)}`)
-    const names = readResources(resources)
+    const [token, names] = [readValue(value), readResources(resources)]
     this.#isInUse = true
-    const lease = native.adopt(this.#native, names, value)
+    const lease = native.adopt(this.#native, names, token)
     if ('message' in lease) throw this._failure(lease, 'other')
-    return { lease, resources: names, value, isExtended: false }
+    return { lease, resources: names, value: token, isExtended: false }
   }
 
   /** @internal */
@@ -380,8 +376,13 @@ export class Redlock extends Emitter {
     return withStackBelow(this._failure, () => errorOf(failure, this.#clients, operation))
   }
 
-  async #ask<T>(ask: (redlock: NativeRedlock, id: number, of: T) => void, of: T): Promise<unknown> {
-    const asking = this.#states.check()
+  async #ask<T>(
+    ask: (redlock: NativeRedlock, id: number, of: T) => void,
+    of: T,
+    call: Partial<Call> = {},
+  ): Promise<unknown> {
+    const resources = Array.isArray(of) ? (of as string[]) : []
+    const asking = this.#states.check({ resources, operation: 'other', ...call })
     if (asking !== undefined) await asking
     const settled = await run((id) => ask(this.#native, id, of))
     if (settled.error !== undefined) throw this._failure(settled.error, 'other')

@@ -5,6 +5,7 @@ import { afterFree } from './bridge'
 import type { Answer, ClientObject, Place } from './client_objects'
 import { type Asker, type Heard, type Questions, questionsTo } from './client_questions'
 import { ConfigError } from './errors'
+import { uptime } from './event_loop'
 
 /** What the Redlock wants to know of its clients. */
 export interface WatchListener {
@@ -43,6 +44,9 @@ export class WatchedClient implements Asker {
   #isAsking = false
   /** Ends the moment for which locks wait for the answer; undefined if they do not wait. */
   #endMoment: (() => void) | undefined
+  /** Since when operations leave its node out. */
+  #leftOutSince: number | undefined
+  #isLeftOutTold = false
   /** The names of the warnings that were told. */
   readonly #warned = new Set<string>()
 
@@ -123,6 +127,7 @@ export class WatchedClient implements Asker {
     this.why = why
     const counts = answer === undefined ? isRefused : this.#learn(answer)
     this.#toldBy = counts ? (this.object.connection() ?? 0) : 0
+    if (this.mayLock) this.#letIn()
     this.#listener.heard()
     this.#endMoment?.()
     // It was told before the client took its connection for ready, or after it had lost it.
@@ -150,9 +155,28 @@ export class WatchedClient implements Asker {
     )
   }
 
+  /** To be called with each operation: warns once if its node has been left out for long, and again after it was back. */
+  tellLeftOut(): void {
+    if (this.mayLock || this.mistake !== undefined) return this.#letIn()
+    this.#leftOutSince ??= uptime()
+    if (this.#isLeftOutTold || uptime() - this.#leftOutSince < LONG_OUT) return
+    this.#isLeftOutTold = true
+    this.#listener.warn(
+      'unknown-database',
+      `${this.address}: its client has not told yet which database it uses: no locks are taken on this ` +
+        'node until it has',
+      this.index,
+    )
+  }
+
   /** What it uses, in words. */
   tell(place = this.place): string {
     return `the client of ${this.address} uses ${inWords(place)}`
+  }
+
+  #letIn(): void {
+    this.#leftOutSince = undefined
+    this.#isLeftOutTold = false
   }
 
   /** Returns whether the answer tells which database it uses. */
@@ -207,3 +231,6 @@ function inWords({ db, keyPrefix }: Place): string {
 
 /** How long a lock waits for all answers to a question, if it needs no more than a majority; in milliseconds. */
 const MOMENT = 20
+
+/** How long a node is left out before a person should know it, in milliseconds. */
+const LONG_OUT = 2000

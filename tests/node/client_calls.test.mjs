@@ -1,0 +1,133 @@
+// Tests what calls end with while clients have not told their databases: closed meanwhile, to go on without a lock, with
+// which error, and who is told.
+import assert from 'node:assert/strict'
+import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { NodeError, QuorumUnreachableError, Redlock } from 'quorlock'
+import { OPEN_NODE_REDIS } from './support/clients.mjs'
+import { startServers } from './support/servers.mjs'
+import { eventually } from './support/wait.mjs'
+
+describe('a call while clients have not told their databases', () => {
+  /** @type {import('./support/servers.mjs').Cluster} */
+  let cluster
+  /** @type {any[]} */
+  let clients = []
+  /** @type {Redlock | undefined} */
+  let redlock
+  before(async () => void (cluster = await startServers(3)))
+  beforeEach(() => cluster.reset())
+  after(() => cluster.close())
+  afterEach(async () => {
+    await Promise.all(cluster.servers.map((server) => server.resume()))
+    await redlock?.close()
+    await Promise.allSettled(clients.map(async (client) => client.disconnect()))
+  })
+
+  /** @param {(url: string) => any} make */
+  async function connected(make, settings = {}) {
+    clients = await Promise.all(cluster.urls.map((url) => make(url)))
+    redlock = new Redlock(clients, settings)
+    redlock.on('warning', () => {})
+    return redlock
+  }
+
+  for (const [name, make] of OPEN_NODE_REDIS) {
+    it(`ends when its Redlock is closed: ${name}`, async () => {
+      const manager = await connected(make)
+      await Promise.all(clients.map((client) => client.select(2)))
+      const acquiring = assert.rejects(manager.acquire('a', 5000), { code: 'CLOSED' })
+      await manager.close()
+      await acquiring
+      assert.ok(manager.isClosed)
+      const other = (redlock = new Redlock(clients))
+      await Promise.all(cluster.servers.map((server) => server.pause()))
+      const begun = performance.now()
+      const waiting = assert.rejects(other.acquire('b', 5000), { code: 'CLOSED' })
+      await sleep(100)
+      await other.close()
+      await waiting
+      assert.ok(performance.now() - begun < 900)
+    })
+
+    it(`may go on without a lock: ${name}`, async () => {
+      const manager = await connected(make, { onUnreachable: 'proceed', retryCount: 1 })
+      await Promise.all(cluster.servers.map((server) => server.pause()))
+      const begun = performance.now()
+      const lock = await manager.acquire('a', 5000)
+      assert.ok(lock.degraded)
+      assert.equal(
+        await manager.using('b', 5000, async (_, { lock: { degraded } }) => degraded),
+        true,
+      )
+      assert.ok(performance.now() - begun < 6000)
+    })
+
+    it(`has an error as of nodes that cannot be reached: ${name}`, async () => {
+      const manager = await connected(make, { retryCount: 0 })
+      await Promise.all(cluster.servers.map((server) => server.pause()))
+      await assert.rejects(manager.acquire(['a', 'b'], 5000), (error) => {
+        assert.ok(error instanceof QuorumUnreachableError)
+        assert.equal(error.name, 'ExecutionError')
+        assert.match(
+          error.message,
+          /retry window\. 'a', 'b': \S+, .* the client has not told within/,
+        )
+        assert.deepEqual(error.resources, ['a', 'b'])
+        assert.ok(error.elapsed >= 900)
+        assert.equal(error.attempts.length, 1)
+        assert.ok(
+          error.votes.every((vote) => vote.error instanceof NodeError),
+          error.message,
+        )
+        assert.ok(error.votes.every(({ client }, index) => client === clients[index]))
+        return true
+      })
+      await assert.rejects(manager.isLocked('a'), { name: 'QuorumUnreachableError' })
+      const begun = performance.now()
+      assert.equal(await manager.holder('a'), undefined)
+      assert.ok(performance.now() - begun < 900)
+    })
+
+    it(`is told once that a node is left out for long: ${name}`, async () => {
+      const manager = await connected(make)
+      /** @type {any[]} */
+      const told = []
+      manager.on('warning', (warning) => {
+        if (warning.name === 'unknown-database') told.push(warning)
+      })
+      const lockFor = async (/** @type {number} */ millis) => {
+        const end = performance.now() + millis
+        while (performance.now() < end) {
+          await (await manager.acquire('a', 5000)).release()
+          await sleep(20)
+        }
+      }
+      for (const count of [1, 2]) {
+        const busy = clients[2].sendCommand(['BLPOP', 'something', '0'])
+        await lockFor(1500)
+        assert.equal(told.length, count - 1)
+        await lockFor(1500)
+        assert.equal(told.length, count)
+        await cluster.servers[2]?.command('RPUSH', 'something', 'x')
+        await busy
+        await lockFor(100)
+        // It has to tell its database again over its next connection.
+        const ready = new Promise((resolve) => clients[2].once('ready', resolve))
+        const id = await clients[2].sendCommand(['CLIENT', 'ID'])
+        await cluster.servers[2]?.command('CLIENT', 'KILL', 'ID', id)
+        await ready
+      }
+      assert.match(
+        told[0].message,
+        /has not told yet .* no locks are taken on this node until it has/,
+      )
+      assert.equal(told[0].address, cluster.urls[2])
+      await eventually(async () => {
+        const lock = await manager.acquire('b', 5000)
+        await lock.release()
+        return lock.votes.every(({ outcome }) => outcome === 'granted')
+      })
+    })
+  }
+})
