@@ -8,7 +8,7 @@ use futures::TryFutureExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use quorlock::{Address, Builder, Event, Interest, NodeState, Redlock, Stats, Subscription};
-use quorlock_protocol::{PolicyBuilder, Resources};
+use quorlock_protocol::{OnUnreachable, PolicyBuilder, Resources};
 
 use crate::completion::Outcome;
 use crate::convert::text;
@@ -279,12 +279,11 @@ impl Plan {
         Ok(Operation::new(engine, acquiring.map_ok(|guard| Outcome::Won(guard.into()))))
     }
 
-    /// The timeout of the caller of [`Plan::acquire`], in seconds; `None` if it has none, also if it tries once.
-    fn patience(&self, blocking: bool, timeout: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
-        // A mistake in the settings is told by the acquisition.
-        let policy = self.policy(blocking, timeout)?.build().ok();
-        let timeout = policy.and_then(|policy| policy.timeout());
-        Ok(timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| timeout.as_secs_f64()))
+    /// The timeout of [`Plan::acquire`] in seconds, `None` also if it tries once; whether it goes on without a quorum.
+    fn patience(&self, blocking: bool, timeout: &Bound<'_, PyAny>) -> PyResult<Patience> {
+        let Ok(policy) = self.policy(blocking, timeout)?.build() else { return Ok((None, false)) };
+        let timeout = policy.timeout().filter(|timeout| !timeout.is_zero());
+        Ok((timeout.map(|it| it.as_secs_f64()), policy.on_unreachable() == OnUnreachable::Proceed))
     }
 
     /// Says whether the log wants every event of the manager from now on.
@@ -391,6 +390,7 @@ const LOG: u8 = 2;
 /// What is told only if somebody wants it.
 const REST: Interest = Interest::ALL.without(Interest::WARNINGS);
 
+type Patience = (Option<f64>, bool);
 /// One node as Python gets it: address, state, detail, seconds of quarantine.
 type Status = (String, &'static str, Option<String>, Option<f64>);
 

@@ -110,6 +110,23 @@ def test_a_late_answer_of_a_blocking_client_is_judged(cluster3: Cluster, kind: A
     selected.close()
 
 
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_work_goes_on_unlocked_where_a_client_has_not_told(cluster3: Cluster, kind: Any) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    client.ping()
+    cluster3[0].pause()
+    try:
+        locks = Redlock([client], on_unreachable="proceed")
+        with locks.lock("r", timeout=0.1) as lease:
+            assert lease.degraded
+        with pytest.raises(QuorumUnreachable):
+            locks.lock("r", timeout=0.1, on_unreachable="raise").acquire()
+    finally:
+        cluster3[0].resume()
+    assert cluster3.values("r") == [None] * 3
+    client.close()
+
+
 @pytest.fixture
 def _many_changes_of_threads() -> Iterator[None]:
     usual = sys.getswitchinterval()

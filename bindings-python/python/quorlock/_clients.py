@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ._asking import changing, connections_of
 from ._errors import ConfigError, QuorumUnreachable
@@ -47,11 +47,11 @@ class Clients:
     def __bool__(self) -> bool:
         return bool(self._watched)
 
-    def check(self, patience: Callable[[], float | None] = lambda: None) -> None:
+    def check(self, patience: Patience | None = None) -> None:
         """Raise `ConfigError` if a client may use other keys by now than those that we lock.
 
-        Asks clients that have not told yet. `patience` tells for how many seconds the caller waits
-        for them; `None` without a limit. Raises `QuorumUnreachable` if too few have told by then.
+        Asks clients that have not told yet, as long as an acquisition has `patience`. Raises
+        `QuorumUnreachable` if too few have told by then, unless it goes on without a quorum.
         """
         self._watch_all()
         for watched in self._watched:
@@ -60,7 +60,7 @@ class Clients:
         for questions, seconds in self._steps(patience):
             _wait(questions, seconds)
 
-    async def ask(self, patience: Callable[[], float | None] = lambda: None) -> None:
+    async def ask(self, patience: Patience | None = None) -> None:
         """As `check`, from an event loop, where clients of asyncio are asked as well."""
         self._watch_all()
         for questions, seconds in self._steps(patience):
@@ -80,11 +80,11 @@ class Clients:
         self._compare()  # in this order: an answer may come at any moment
         return sum(left_out) * 2 < self._size
 
-    def _steps(self, patience: Callable[[], float | None]) -> Iterator[Step]:
+    def _steps(self, patience: Patience | None) -> Iterator[Step]:
         """What to wait for, one step after the other, until a majority has told."""
         if not self._untold() and self._settle():
             return
-        limit = patience()
+        limit, proceeds = (None, False) if patience is None else patience()
         limit = PATIENCE if limit is None else min(limit, PATIENCE)
         deadline = time.monotonic() + limit
         while True:
@@ -95,8 +95,10 @@ class Clients:
             self._waited_for = {it.number for it in self._untold()}
             if self._settle():
                 break
-            if left <= 0:
+            if left <= 0 and not proceeds:
                 raise self._unreachable(limit)
+            if left <= 0:
+                break  # the nodes are left out, and it is told that there is no quorum
         for watched in self._watched:
             watched.tell_left_out()
 
@@ -304,6 +306,8 @@ def _login(client: Any) -> tuple[Any, Any]:
 
 # : What to wait for, and for how many seconds.
 Step = tuple[list[Question], float]
+#: Tells for how many seconds a caller waits, `None` without a limit, and whether it goes on then.
+Patience = Callable[[], tuple[Optional[float], bool]]
 #: By how much a timer is late if the loop was busy, in seconds.
 _LATE = 0.02
 #: How long a loop that was busy has to read what has come meanwhile, in seconds.
