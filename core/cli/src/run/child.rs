@@ -2,11 +2,14 @@
 //! reaped; knows no lock.
 #![allow(unsafe_code, reason = "what a child does before it becomes the command has no safe form")]
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, stderr, stdin, stdout};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -39,6 +42,8 @@ pub(super) struct Child {
     left: Vec<Pid>,
     /// Its group, and all others that were found.
     groups: Vec<Pid>,
+    /// The groups that were halted because not all of their processes had stopped.
+    halted: BTreeSet<Pid>,
 }
 
 /// What has become of the command.
@@ -84,6 +89,7 @@ impl Child {
             orphans,
             left: Vec::new(),
             groups: vec![leader],
+            halted: BTreeSet::new(),
         })
     }
 
@@ -118,6 +124,54 @@ impl Child {
     /// Sends a signal to all processes of the group that this user may signal, or to those that are left outside of it.
     pub(super) fn signal(&self, signal: Signal) {
         self.reached().iter().for_each(|group| send(*group, signal));
+    }
+
+    /// Stops what goes on after a stop of the command: processes that do something else about Ctrl-Z, and those in
+    /// other groups, which the terminal does not tell.
+    pub(super) fn halt(&mut self) {
+        self.await_stop();
+        self.signal(Signal::HALT);
+        let mut told = BTreeSet::new();
+        for _ in 0..MOST_LOOKS {
+            // What was forked before its parent stood still is found by the next look.
+            let mut new = self.orphans.workers();
+            new.retain(|it| told.insert(it.process));
+            if new.is_empty() {
+                break;
+            }
+            let groups: BTreeSet<Pid> = new.iter().map(|it| it.group).collect();
+            for group in &groups {
+                send(*group, Signal::HALT);
+            }
+            self.halted.extend(groups);
+        }
+    }
+
+    /// Waits for a moment until all that the terminal has told have stopped: some undo their modes of the terminal before.
+    fn await_stop(&self) {
+        let limit = Instant::now() + TO_STOP;
+        let is_told = |group: &Pid| self.reached().contains(group);
+        while self.orphans.workers().iter().any(|it| is_told(&it.group)) && Instant::now() < limit {
+            sleep(TO_STOP / 20);
+        }
+    }
+
+    /// Lets all processes go on that were stopped with the command.
+    pub(super) fn resume(&mut self) {
+        for group in self.take_halted() {
+            send(group, Signal::CONTINUE);
+        }
+        self.signal(Signal::CONTINUE);
+    }
+
+    /// The groups that stand still since the command was stopped. (One whose processes were killed since then may have lost
+    /// its number to others.)
+    pub(super) fn take_halted(&mut self) -> Vec<Pid> {
+        if self.halted.is_empty() {
+            return Vec::new();
+        }
+        let present = self.orphans.all_groups();
+        std::mem::take(&mut self.halted).intersection(&present).copied().collect()
     }
 
     /// Whether processes are left, all of which run as other users, whom this one may not signal.
@@ -264,3 +318,8 @@ fn adopt_orphans() {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
+
+/// How long processes have to stop by themselves.
+const TO_STOP: Duration = Duration::from_millis(100);
+/// How often it is looked for processes that go on, at the most.
+const MOST_LOOKS: usize = 10;

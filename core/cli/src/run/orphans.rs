@@ -1,6 +1,7 @@
-//! Finds processes of the command that have left its group, as under `timeout` or a shell's job
-//! control, and whose parents have ended. Knows no lock. Only Linux makes them children of `run`.
+//! Finds processes of the command, also those that have left its group, as under `timeout` or a shell's job
+//! control. Knows no lock. Only Linux makes those whose parents have ended children of `run`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -11,6 +12,13 @@ use nix::unistd::{Pid, getpgid, getpgrp, getpid, getsid};
 pub(super) struct Orphans {
     /// Those children, their groups, and the group of this process.
     others: Vec<Pid>,
+}
+
+/// A process of the command that is not stopped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Worker {
+    pub(super) process: Pid,
+    pub(super) group: Pid,
 }
 
 impl Orphans {
@@ -36,6 +44,52 @@ impl Orphans {
         groups.dedup();
         groups
     }
+
+    /// The command's processes in this session that are not stopped, in whatever group.
+    pub(super) fn workers(&self) -> Vec<Worker> {
+        self.members().into_iter().filter(|it| is_working(it.process)).collect()
+    }
+
+    /// The groups of the command's processes in this session.
+    pub(super) fn all_groups(&self) -> BTreeSet<Pid> {
+        self.members().into_iter().map(|it| it.group).collect()
+    }
+
+    fn members(&self) -> Vec<Worker> {
+        let session = getsid(None);
+        let own: Vec<Pid> = children().into_iter().filter(|it| !self.others.contains(it)).collect();
+        with_descendants(own)
+            .into_iter()
+            .filter(|it| getsid(Some(*it)) == session)
+            .filter_map(|process| Some(Worker { process, group: getpgid(Some(process)).ok()? }))
+            .filter(|it| !self.others.contains(&it.group))
+            .collect()
+    }
+}
+
+/// These processes, and all that descend from them.
+fn with_descendants(mut found: Vec<Pid>) -> Vec<Pid> {
+    let mut known: BTreeSet<Pid> = found.iter().copied().collect();
+    let mut next = 0;
+    while let Some(process) = found.get(next) {
+        found.extend(children_of(*process).into_iter().filter(|it| known.insert(*it)));
+        next += 1;
+    }
+    found
+}
+
+/// The children of all threads of a process.
+fn children_of(process: Pid) -> Vec<Pid> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    threads.flatten().flat_map(|thread| listed(&thread.path().join("children"))).collect()
+}
+
+/// Whether a process is neither stopped nor at its end.
+fn is_working(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name before the state may hold anything.
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    state.is_some_and(|state| !"TtZX".contains(state))
 }
 
 /// The children of the main thread, which get the processes whose parents have ended. None where
@@ -46,6 +100,10 @@ fn children() -> Vec<Pid> {
     if fs::read_link("/proc/self").ok().as_deref() != Some(Path::new(&own.to_string())) {
         return Vec::new();
     }
-    let list = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
+    listed(Path::new(&format!("/proc/{own}/task/{own}/children")))
+}
+
+fn listed(list: &Path) -> Vec<Pid> {
+    let list = fs::read_to_string(list).unwrap_or_default();
     list.split_whitespace().filter_map(|it| it.parse().ok()).map(Pid::from_raw).collect()
 }

@@ -32,6 +32,8 @@ impl Signal {
     pub(super) const KILL: Self = Self(consts::SIGKILL);
     /// Ctrl-Z.
     pub(super) const STOP: Self = Self(consts::SIGTSTP);
+    /// Stops a process whatever it does about other signals.
+    pub(super) const HALT: Self = Self(consts::SIGSTOP);
 
     pub(super) fn of(number: i32) -> Self {
         Self(number)

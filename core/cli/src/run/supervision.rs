@@ -219,6 +219,11 @@ impl<'a> Supervision<'a> {
     fn terminate(&mut self) {
         self.asked = Some(Signal::TERMINATE);
         self.child.signal(Signal::TERMINATE);
+        // After a stop, the steps in other groups are told as well before they can go on.
+        for group in self.child.take_halted() {
+            send(group, Signal::TERMINATE);
+            send(group, Signal::CONTINUE);
+        }
         self.child.signal(Signal::CONTINUE);
     }
 
@@ -253,6 +258,8 @@ impl<'a> Supervision<'a> {
             terminal.give(self.child.group());
             return self.child.signal(Signal::CONTINUE);
         }
+        // The lock is not renewed from here on.
+        self.child.halt();
         self.take_terminal_back();
         stop_own_group();
         self.resume();
@@ -273,7 +280,7 @@ impl<'a> Supervision<'a> {
         {
             terminal.give(self.child.group());
         }
-        self.child.signal(Signal::CONTINUE);
+        self.child.resume();
     }
 
     fn has_terminal(&self) -> bool {

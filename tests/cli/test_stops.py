@@ -1,0 +1,105 @@
+"""Tests that nothing of the command goes on while `run` is stopped, and its lock is not renewed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PROGRAM, is_alive, state
+from tests.cli.terminal import SHELL, Terminal
+from tests.python.programs import is_free
+from tests.support.cluster import Cluster
+from tests.support.wait import eventually
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc"),
+    pytest.mark.skipif(shutil.which("bash") is None, reason="bash has job control in scripts"),
+]
+
+STOPPED = r"(?s)Stopped.*?\nready\$ "
+TELL = "echo worker=\\$\\$"
+#: Ways in which Ctrl-Z does not reach a step, or does not stop it.
+STEPS = {
+    "timeout": f'timeout 60 sh -c "{TELL}; exec sleep 60"; true',
+    "set -m": f'set -m; sh -c "{TELL}; exec sleep 60" & wait',
+    "two groups deep": f'timeout 60 timeout 60 sh -c "{TELL}; exec sleep 60"; true',
+    "trapped": f'sh -c "trap : TSTP; {TELL}; sleep 60; :" & wait',
+    "ignored": f'sh -c "trap \\"\\" TSTP; {TELL}; exec sleep 60" & wait',
+}
+#: A step that tells which of the two signals it gets first.
+TOLD = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT, signal.SIGTERM})
+print(f"worker={os.getpid()}", flush=True)
+while True:
+    told = signal.sigwait({signal.SIGCONT, signal.SIGTERM}) == signal.SIGTERM
+    print("told" if told else "worked", flush=True)
+    if told:
+        os._exit(0)
+"""
+
+
+def _begun(shell: Terminal, script: str, ttl: str = "20s") -> int:
+    """Types a command under the lock; returns the process id of its step."""
+    shell.expect(r"ready\$ ")
+    shell.type(f"{PROGRAM[0]} run --ttl {ttl} job -- bash -c '{script}'\n")
+    return int(shell.expect(r"worker=(\d+)\n"))
+
+
+@pytest.mark.parametrize("way", list(STEPS))
+def test_ctrl_z_stops_all_steps_and_fg_continues_them(cluster3: Cluster, way: str) -> None:
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        step = _begun(shell, STEPS[way])
+        for _ in range(2):
+            shell.type("\x1a")
+            shell.expect(STOPPED)
+            eventually(lambda: state(step) == "T", within=1)
+            shell.type("fg\n")
+            eventually(lambda: state(step) != "T")
+        os.killpg(os.getpgid(step), signal.SIGKILL)
+        shell.expect(r"ready\$ ")
+    assert is_free(cluster3, "job")
+
+
+def test_a_step_in_another_group_is_told_of_a_loss_before_it_goes_on(
+    cluster3: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "told.py").write_text(TOLD)
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        step = _begun(shell, f"timeout 60 {sys.executable} {tmp_path}/told.py; true", "500ms")
+        shell.type("\x1a")
+        shell.expect(STOPPED)
+        eventually(lambda: state(step) == "T", within=1)
+        eventually(lambda: is_free(cluster3, "job"))
+        shell.type("fg\n")
+        shown = shell.expect(r"(?s)(.*)ready\$ ")
+        assert "the lease on 'job' is lost" in shown
+        assert "told" in shown
+        assert "worked" not in shown
+        assert not is_alive(step)
+
+
+def test_a_program_undoes_its_modes_before_it_stops(cluster3: Cluster, tmp_path: Path) -> None:
+    """It needs a moment, in which the others of its group stand still."""
+    program = (
+        "import os, signal, time\n"
+        "def stop(*_):\n"
+        "    time.sleep(0.03); print('undone', flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGSTOP); print('again', flush=True)\n"
+        "signal.signal(signal.SIGTSTP, stop)\n"
+        "print(f'worker={os.getpid()}', flush=True)\n"
+        "while True:\n    time.sleep(0.01)\n"
+    )
+    (tmp_path / "pager.py").write_text(program)
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        step = _begun(shell, f"{sys.executable} {tmp_path}/pager.py & wait")
+        shell.type("\x1a")
+        assert "undone" in shell.expect(r"(?s)(.*?Stopped.*?\n)ready\$ ")
+        eventually(lambda: state(step) == "T", within=1)
+        shell.type("fg\n")
+        shell.expect("again\n")
