@@ -55,8 +55,8 @@ pub(super) enum Change {
 }
 
 impl Child {
-    /// Starts the command. If this process is in the foreground of a terminal, and not one of
-    /// several in a pipeline, the command is put there in its place.
+    /// Starts the command. If this process is alone in the foreground of a terminal, the command is put there in its
+    /// place.
     ///
     /// To be called on the main thread: the command is told when the thread ends that has started
     /// it.
@@ -158,10 +158,10 @@ impl Child {
 
     /// Lets all processes go on that were stopped with the command.
     pub(super) fn resume(&mut self) {
+        self.signal(Signal::CONTINUE);
         for group in self.take_halted() {
             send(group, Signal::CONTINUE);
         }
-        self.signal(Signal::CONTINUE);
     }
 
     /// The groups that stand still since the command was stopped. (One whose processes were killed since then may have lost

@@ -59,9 +59,19 @@ impl Signal {
         matches!(self, Self::INTERRUPT | Self::QUIT)
     }
 
+    /// Whether it stops a process that does nothing about it.
+    pub(super) fn stops_a_job(self) -> bool {
+        self == Self::STOP || self.asks_for_terminal()
+    }
+
     /// Whether a process in the background gets it when it uses the terminal.
     pub(super) fn asks_for_terminal(self) -> bool {
         matches!(self.0, consts::SIGTTIN | consts::SIGTTOU)
+    }
+
+    /// Whether this process was started to ignore it.
+    pub(super) fn is_ignored(self) -> bool {
+        is_ignored(self.0)
     }
 
     pub(super) fn number(self) -> i32 {
@@ -93,9 +103,9 @@ impl Signals {
     }
 
     /// Tells also of those that stop and continue a job, and of a change of the window, once there
-    /// is a child to pass them to.
+    /// is a child to pass them to. A group in the background is stopped where one of it uses the terminal.
     pub(super) fn listen_for_jobs(&mut self) -> Result<(), Failure> {
-        for number in [consts::SIGTSTP, consts::SIGCONT, consts::SIGWINCH] {
+        for number in JOB {
             if !is_ignored(number) {
                 restore(number);
                 self.handle.add_signal(number).map_err(|error| failed(&error))?;
@@ -209,5 +219,8 @@ fn real_time() -> impl Iterator<Item = i32> {
 
 /// Those that ask a process to end.
 const ASKING: [i32; 4] = [consts::SIGTERM, consts::SIGINT, consts::SIGHUP, consts::SIGQUIT];
+/// Those of a job.
+const JOB: [i32; 5] =
+    [consts::SIGTSTP, consts::SIGTTIN, consts::SIGTTOU, consts::SIGCONT, consts::SIGWINCH];
 /// Those by which programs are told other things.
 const TALKING: [i32; 3] = [consts::SIGUSR1, consts::SIGUSR2, consts::SIGALRM];

@@ -11,7 +11,7 @@ use quorlock::{Lease, LockError};
 use super::Event;
 use super::child::{Change, Child, send};
 use super::signals::{Signal, stop_own_group};
-use super::terminal::{Terminal, is_in_pipeline};
+use super::terminal::{Terminal, is_used_alone};
 use crate::output::complain;
 
 /// How it ended.
@@ -74,7 +74,7 @@ impl<'a> Supervision<'a> {
             grace,
             loss: None,
             awaits_loss: false,
-            wants_terminal: !is_in_pipeline(),
+            wants_terminal: is_used_alone(),
             had_terminal: false,
             asked: None,
             kill_at: Vec::new(),
@@ -143,10 +143,11 @@ impl<'a> Supervision<'a> {
             Signal::CHILD => {}
             Signal::CONTINUE => self.resume(),
             Signal::TERMINATE => self.terminate(),
-            Signal::STOP => {
-                self.child.signal(signal);
+            // Also where another process of our group has used the terminal from the background.
+            signal if signal.stops_a_job() => {
+                self.child.signal(Signal::STOP);
                 if self.child.is_group_over() {
-                    self.follow_stop(signal);
+                    self.follow_stop(Signal::STOP);
                 }
             }
             signal if signal.asks_to_end() => {

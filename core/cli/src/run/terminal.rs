@@ -8,10 +8,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use nix::fcntl::OFlag;
 use nix::libc;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number, pthread_sigmask};
 use nix::sys::stat::{SFlag, fstat};
 use nix::sys::termios::{SetArg, tcgetattr, tcsetattr};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+
+use super::signals::Signal;
 
 /// The controlling terminal.
 pub(super) struct Terminal {
@@ -41,14 +43,8 @@ impl Terminal {
 
     /// Puts `group` into the foreground. Makes system calls only: a child that was forked may do it.
     pub(super) fn give(&self, group: Pid) {
-        // The system would stop a process in the background for that, were the signal not blocked.
-        let mut before = SigSet::empty();
-        let mut blocked = SigSet::empty();
-        blocked.add(Signal::SIGTTOU);
-        let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&blocked), Some(&mut before));
         // A terminal that has hung up has no foreground.
-        let _ = tcsetpgrp(self.device.as_fd(), group);
-        let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+        let _ = from_background(|| tcsetpgrp(self.device.as_fd(), group));
     }
 
     /// Puts the job of this process into the foreground again.
@@ -60,14 +56,13 @@ impl Terminal {
     /// stand still after Ctrl-S.
     pub(super) fn restore_modes(&self) {
         if let Some(modes) = self.modes {
-            let _ = tcsetattr(&self.device, SetArg::TCSANOW, &modes.into());
+            let _ = from_background(|| tcsetattr(&self.device, SetArg::TCSANOW, &modes.into()));
         }
     }
 
-    /// The controlling terminal, if this process is in its foreground and is no part of a pipeline,
-    /// whose other processes would be in the background.
+    /// The controlling terminal, if this process is in its foreground, where nobody else is to use it.
     pub(super) fn in_foreground_alone() -> Option<Self> {
-        Self::open().filter(|terminal| !is_in_pipeline() && terminal.is_ours())
+        Self::open().filter(|terminal| is_used_alone() && terminal.is_ours())
     }
 
     fn foreground(&self) -> Option<Pid> {
@@ -75,8 +70,28 @@ impl Terminal {
     }
 }
 
+/// Changes the terminal. The system would stop a process in the background for that, were the signal not blocked.
+fn from_background<T>(change: impl FnOnce() -> T) -> T {
+    let mut before = SigSet::empty();
+    let mut blocked = SigSet::empty();
+    blocked.add(Number::SIGTTOU);
+    let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&blocked), Some(&mut before));
+    let done = change();
+    let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+    done
+}
+
+/// Whether nobody else of our group is to use the terminal when it is in the foreground: neither the other processes of
+/// a pipeline, nor a script that has started this one by `&`, by which a shell without jobs takes the terminal as standard
+/// input and SIGINT from it.
+pub(super) fn is_used_alone() -> bool {
+    // Only the controlling terminal tells it.
+    let reads_terminal = tcgetpgrp(stdin()).is_ok();
+    reads_terminal && !is_in_pipeline() && !Signal::INTERRUPT.is_ignored()
+}
+
 /// Whether this process reads from another, or writes to one.
-pub(super) fn is_in_pipeline() -> bool {
+fn is_in_pipeline() -> bool {
     is_pipe(stdin()) || is_pipe(stdout())
 }
 

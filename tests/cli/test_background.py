@@ -1,0 +1,148 @@
+"""Tests `run` in the background of a terminal that others around it use."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PROGRAM, is_alive, state
+from tests.cli.terminal import SHELL, Terminal
+from tests.python.programs import is_free
+from tests.support.cluster import Cluster
+from tests.support.wait import eventually
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+STOPPED = r"(?s)Stopped.*?\nready\$ "
+#: A pager, which reads the terminal.
+PAGER = f"{sys.executable} -c 'import os; f = open(\"/dev/tty\"); os.read(f.fileno(), 1)'"
+
+
+def _run(ttl: str = "20s", command: str = "exec sleep 60") -> str:
+    return f"{PROGRAM[0]} run --ttl {ttl} job -- sh -c 'echo pid=$$ >/dev/tty; {command}'"
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _stand_still(child: int) -> bool:
+    return state(child) == state(_parent(child)) == "T"
+
+
+def test_a_pager_that_reads_in_the_background_stops_the_command(cluster3: Cluster) -> None:
+    """The system stops the pager's group, to which `run` belongs: nobody renews the lock then."""
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"{_run()} | {PAGER}\n")
+        child = int(shell.expect(r"pid=(\d+)\n"))
+        shell.type("\x1a")
+        shell.expect(STOPPED)
+        shell.type("bg\n")
+        time.sleep(0.5)  # the job goes on for a moment that nobody may see
+        eventually(lambda: _stand_still(child))
+        shell.type("fg\n")
+        eventually(lambda: state(child) != "T")
+        shell.type("\x03")
+        shell.expect(r"ready\$ ")
+        eventually(lambda: not is_alive(child))
+        eventually(lambda: is_free(cluster3, "job"))
+
+
+def test_a_script_that_reads_in_the_background_stops_the_command(
+    cluster3: Cluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "script"
+    script.write_text(f"{_run()} &\nsleep 0.3; read word </dev/tty; echo read=$word; wait\n")
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"sh {script} &\n")
+        child = int(shell.expect(r"pid=(\d+)\n"))
+        eventually(lambda: _stand_still(child))
+        shell.type("fg\n")
+        eventually(lambda: state(child) != "T")
+        shell.type("word\n")
+        shell.expect("read=word\n")
+        os.kill(child, signal.SIGKILL)
+        shell.expect(r"ready\$ ")
+    assert is_free(cluster3, "job")
+
+
+@pytest.mark.parametrize("name", ["TTIN", "TTOU"])
+def test_a_stop_of_run_by_the_terminal_stops_the_command(cluster3: Cluster, name: str) -> None:
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"{_run()} &\n")
+        child = int(shell.expect(r"pid=(\d+)\n"))
+        os.kill(_parent(child), getattr(signal, f"SIG{name}"))
+        eventually(lambda: _stand_still(child))
+        shell.type("kill -CONT %1\n")
+        eventually(lambda: state(child) != "T")
+        shell.type("kill %1; wait %1; echo status=$?\n")
+        assert shell.expect(r"status=(\d+)\n") == "143"
+    assert is_free(cluster3, "job")
+
+
+def _script(tmp_path: Path, begin: str, line: str) -> Path:
+    """A script that starts a command in the background."""
+    script = tmp_path / "script"
+    script.write_text(f"{_run()} &\n{begin}; {line}\n")
+    return script
+
+
+def test_a_script_reads_the_terminal_beside_its_background(
+    cluster3: Cluster, tmp_path: Path
+) -> None:
+    """As beside a command without `run`: a shell without jobs has both in one group."""
+    script = _script(tmp_path, "sleep 0.5", "echo now; read word; echo read=$word; kill $!; wait")
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"sh {script}\n")
+        child = int(shell.expect(r"pid=(\d+)\n"))
+        shell.expect("now\n")
+        assert shell.foreground() == os.getpgid(_parent(child))
+        shell.type("word\n")
+        shell.expect("read=word\n")
+        shell.expect(r"ready\$ ")
+        assert not is_alive(child)
+    assert is_free(cluster3, "job")
+
+
+def test_ctrl_c_ends_a_script_and_not_its_background(cluster3: Cluster, tmp_path: Path) -> None:
+    script = _script(tmp_path, "sleep 0.5", "echo now; sleep 60; echo next")
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"sh {script}\n")
+        child = int(shell.expect(r"pid=(\d+)\n"))
+        shell.expect("now\n")
+        time.sleep(0.3)  # until the script waits
+        shell.type("\x03")
+        assert "next" not in shell.expect(r"(?s)(.*)ready\$ ")
+        assert is_alive(child)
+        assert not is_free(cluster3, "job")
+
+
+def test_a_command_whose_input_is_no_terminal_leaves_it_to_others(cluster3: Cluster) -> None:
+    script = f"{_run()} </dev/null & sleep 0.5; read word; echo read=$word; kill $!; wait"
+    with Terminal("-c", script, program=("sh",), nodes=cluster3.urls) as shown:
+        shown.expect(r"pid=(\d+)\n")
+        shown.type("word\n")
+        shown.expect("read=word\n")
+        assert shown.end()[0] == 0
+
+
+def test_a_command_whose_input_is_no_terminal_gets_it_when_it_asks(cluster3: Cluster) -> None:
+    run = _run(command="read word </dev/tty; echo read=$word")
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"{run} </dev/null\n")
+        child = int(shell.expect(r"pid=(\d+)\n"))
+        eventually(lambda: shell.foreground() == child)
+        shell.type("word\n")
+        shell.expect("\nread=word\n")
+        shell.expect(r"ready\$ ")
+    assert is_free(cluster3, "job")
