@@ -11,7 +11,7 @@ use quorlock::{Lease, LockError};
 use super::Event;
 use super::child::{Change, Child, send};
 use super::signals::{Signal, stop_own_group};
-use super::terminal::{Terminal, is_used_alone};
+use super::terminal::{Terminal, is_in_pipeline, is_used_alone};
 use crate::output::complain;
 
 /// How it ended.
@@ -108,7 +108,11 @@ impl<'a> Supervision<'a> {
         let had_terminal = self.had_terminal || self.has_terminal();
         self.take_terminal_back();
         let shown = self.terminal.as_ref().filter(|terminal| terminal.is_ours());
-        if let (Some(terminal), Some(_)) = (shown, self.child.ended_by()) {
+        // Beside a pager the modes are the pager's.
+        if let (Some(terminal), Some(_)) = (shown, self.child.ended_by())
+            && had_terminal
+            && !is_in_pipeline()
+        {
             terminal.restore_modes();
         }
         let key = self.child.ended_by().filter(|by| by.is_of_keyboard() && shown.is_some());

@@ -91,7 +91,7 @@ pub(super) fn is_used_alone() -> bool {
 }
 
 /// Whether this process reads from another, or writes to one.
-fn is_in_pipeline() -> bool {
+pub(super) fn is_in_pipeline() -> bool {
     is_pipe(stdin()) || is_pipe(stdout())
 }
 

@@ -1,0 +1,55 @@
+"""Tests in what state `run` leaves its terminal to others."""
+
+from __future__ import annotations
+
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PROGRAM
+from tests.cli.terminal import SHELL, Terminal
+from tests.python.programs import is_free
+from tests.support.cluster import Cluster
+from tests.support.wait import eventually
+
+RUN = f"{PROGRAM[0]} run job --"
+#: As `less` does: sets modes of its own, waits for a key, and undoes them.
+PAGER = """
+import os, termios, time, tty
+terminal = os.open("/dev/tty", os.O_RDWR)
+before = termios.tcgetattr(terminal)
+tty.setraw(terminal)
+os.write(terminal, b"in-pager")
+os.read(terminal, 1)
+termios.tcsetattr(terminal, termios.TCSANOW, before)
+"""
+#: Starts the command of its line, ends it by a signal, and goes on.
+CALLER = """
+import signal, subprocess, sys, time
+process = subprocess.Popen(sys.argv[2:])
+time.sleep(1.5)
+process.send_signal(int(sys.argv[1]))
+print("status", process.wait(), flush=True)
+time.sleep(0.3)
+print("caller goes on", flush=True)
+"""
+
+
+def _is_canonical(shown: Terminal) -> bool:
+    return bool(termios.tcgetattr(shown._master)[3] & termios.ICANON)
+
+
+def test_the_modes_beside_a_pager_are_the_pagers(cluster3: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "pager.py").write_text(PAGER)
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        script = f"sleep 0.3; {sys.executable} {tmp_path}/pager.py"
+        shell.type(f"{RUN} sh -c 'sleep 1; kill $$' | ({script})\n")
+        shell.expect("in-pager")
+        eventually(lambda: is_free(cluster3, "job"))
+        with pytest.raises(TimeoutError):
+            eventually(lambda: _is_canonical(shell), within=0.5)
+        shell.type("q")
+        shell.expect(r"ready\$ ")
