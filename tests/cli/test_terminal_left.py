@@ -53,3 +53,20 @@ def test_the_modes_beside_a_pager_are_the_pagers(cluster3: Cluster, tmp_path: Pa
             eventually(lambda: _is_canonical(shell), within=0.5)
         shell.type("q")
         shell.expect(r"ready\$ ")
+
+
+@pytest.mark.parametrize("is_alone", [False, True], ids=["in a shell", "alone"])
+def test_a_command_that_cannot_be_started_leaves_the_terminal(
+    cluster3: Cluster, tmp_path: Path, is_alone: bool
+) -> None:
+    script = tmp_path / "script"
+    script.write_text(f"{RUN} no-such-program; echo status=$?; read word; echo read=$word\n")
+    program = ("sh", str(script)) if is_alone else SHELL
+    with Terminal(program=program, nodes=cluster3.urls) as shown:
+        if not is_alone:
+            shown.expect(r"ready\$ ")
+            shown.type(f"sh {script}\n")
+        shown.expect("status=127\n")
+        shown.type("word\n")
+        shown.expect("read=word\n")
+    assert is_free(cluster3, "job")

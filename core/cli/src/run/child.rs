@@ -8,6 +8,7 @@ use std::io::{self, stderr, stdin, stdout};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -75,10 +76,15 @@ impl Child {
         pass_on(stdin());
         pass_on(stdout());
         pass_on(stderr());
-        let (parent, terminal) = (getpid(), Terminal::in_foreground_alone());
+        let (parent, terminal) = (getpid(), Arc::new(Terminal::in_foreground_alone()));
+        let of_child = Arc::clone(&terminal);
         // SAFETY: the closure makes system calls only, and allocates nothing.
-        unsafe { command.pre_exec(move || prepare(parent, terminal.as_ref())) };
-        let child = command.spawn().map_err(|error| not_started(program, &error))?;
+        unsafe { command.pre_exec(move || prepare(parent, of_child.as_ref().as_ref())) };
+        let child = command.spawn().map_err(|error| {
+            // The process that could not become the command had it.
+            terminal.iter().for_each(Terminal::take_back);
+            not_started(program, &error)
+        })?;
         let leader = Pid::from_raw(i32::try_from(child.id()).expect("a process id is positive"));
         Ok(Self {
             leader,
