@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import termios
 from pathlib import Path
@@ -69,4 +70,21 @@ def test_a_command_that_cannot_be_started_leaves_the_terminal(
         shown.expect("status=127\n")
         shown.type("word\n")
         shown.expect("read=word\n")
+    assert is_free(cluster3, "job")
+
+
+@pytest.mark.parametrize("name", ["INT", "QUIT"])
+def test_a_signal_from_a_program_is_no_key(cluster3: Cluster, tmp_path: Path, name: str) -> None:
+    """The terminal sends a key's signal to the command's group, and `run` gets none."""
+    number = getattr(signal, f"SIG{name}")
+    caller = tmp_path / "caller.py"
+    caller.write_text(CALLER)
+    script = f'{sys.executable} {caller} {int(number)} "$@"; echo script goes on'
+    command = f"{RUN} sh -c 'echo begun; exec sleep 60'"
+    with Terminal("-c", f"set -- {command}\n{script}", program=("sh",), nodes=cluster3.urls) as it:
+        it.expect("begun\n")
+        shown = it.end()[1]
+    assert f"status {128 + number}" in shown
+    assert "caller goes on" in shown
+    assert "script goes on" in shown
     assert is_free(cluster3, "job")

@@ -54,6 +54,8 @@ pub(super) struct Supervision<'a> {
     /// Whether the command's group had the terminal when nothing was left of it but processes
     /// outside of it.
     had_terminal: bool,
+    /// The signal of a key that this process got while the command had the terminal: a program has sent it.
+    no_key: Option<Signal>,
     /// The last signal by which the command was asked to end.
     asked: Option<Signal>,
     /// The groups that were asked to end after a loss, and when each is killed if it has not ended by then.
@@ -76,6 +78,7 @@ impl<'a> Supervision<'a> {
             awaits_loss: false,
             wants_terminal: is_used_alone(),
             had_terminal: false,
+            no_key: None,
             asked: None,
             kill_at: Vec::new(),
         }
@@ -115,7 +118,9 @@ impl<'a> Supervision<'a> {
         {
             terminal.restore_modes();
         }
-        let key = self.child.ended_by().filter(|by| by.is_of_keyboard() && shown.is_some());
+        let is_key =
+            |by: &Signal| by.is_of_keyboard() && shown.is_some() && self.no_key != Some(*by);
+        let key = self.child.ended_by().filter(is_key);
         match (self.child.status(), key) {
             (Some(_), Some(key)) if !self.is_lost() => End::EndedByKey { key, had_terminal },
             (Some(status), None) if !self.is_lost() => End::Ended(status),
@@ -156,6 +161,9 @@ impl<'a> Supervision<'a> {
             }
             signal if signal.asks_to_end() => {
                 self.asked = Some(signal);
+                if signal.is_of_keyboard() && self.has_terminal() {
+                    self.no_key = Some(signal);
+                }
                 self.child.signal(signal);
                 // No key or shell continues a job there that the terminal has stopped: it would not act on the signal.
                 if self.child.is_group_over() {
