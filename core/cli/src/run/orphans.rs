@@ -84,23 +84,48 @@ fn children_of(process: Pid) -> Vec<Pid> {
     threads.flatten().flat_map(|thread| listed(&thread.path().join("children"))).collect()
 }
 
+/// Whether no shell could continue the group of this process, so that the system does not stop it: none of it has a parent
+/// in another group of the session. Not known where the system does not list processes.
+pub(super) fn is_group_orphaned() -> bool {
+    let (own, session) = (getpgrp(), getsid(None));
+    let Ok(list) = fs::read_dir("/proc") else { return false };
+    let all = list.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
+    let mut members = all.map(Pid::from_raw).filter(|it| getpgid(Some(*it)) == Ok(own)).peekable();
+    is_proc_own()
+        && members.peek().is_some()
+        && !members.filter_map(parent).any(|it| {
+            getpgid(Some(it)).is_ok_and(|group| group != own) && getsid(Some(it)) == session
+        })
+}
+
+fn parent(process: Pid) -> Option<Pid> {
+    stat(process)?.split_whitespace().nth(1)?.parse().ok().map(Pid::from_raw)
+}
+
 /// Whether a process is neither stopped nor at its end.
 fn is_working(process: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name before the state may hold anything.
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
-    state.is_some_and(|state| !"TtZX".contains(state))
+    stat(process).is_some_and(|it| !it.trim_start().starts_with(['T', 't', 'Z', 'X']))
+}
+
+/// What the system tells of a process, from its state on. (The name before may hold anything.)
+fn stat(process: Pid) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(')').map(|(_, rest)| rest.to_owned())
 }
 
 /// The children of the main thread, which get the processes whose parents have ended. None where
 /// the system does not list them.
 fn children() -> Vec<Pid> {
     let own = getpid();
-    // In a namespace of processes without a /proc of its own, the numbers there are others'.
-    if fs::read_link("/proc/self").ok().as_deref() != Some(Path::new(&own.to_string())) {
+    if !is_proc_own() {
         return Vec::new();
     }
     listed(Path::new(&format!("/proc/{own}/task/{own}/children")))
+}
+
+/// In a namespace of processes without a /proc of its own, the numbers there are others'.
+fn is_proc_own() -> bool {
+    fs::read_link("/proc/self").ok().as_deref() == Some(Path::new(&getpid().to_string()))
 }
 
 fn listed(list: &Path) -> Vec<Pid> {

@@ -29,6 +29,7 @@ impl Signal {
     pub(super) const INTERRUPT: Self = Self(consts::SIGINT);
     pub(super) const QUIT: Self = Self(consts::SIGQUIT);
     pub(super) const TERMINATE: Self = Self(consts::SIGTERM);
+    pub(super) const HANGUP: Self = Self(consts::SIGHUP);
     pub(super) const KILL: Self = Self(consts::SIGKILL);
     /// Ctrl-Z.
     pub(super) const STOP: Self = Self(consts::SIGTSTP);

@@ -3,6 +3,7 @@
 //! `child` and `terminal`.
 
 use std::sync::mpsc::Receiver;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -10,6 +11,7 @@ use quorlock::{Lease, LockError};
 
 use super::Event;
 use super::child::{Change, Child, send};
+use super::orphans::is_group_orphaned;
 use super::signals::{Signal, stop_own_group};
 use super::terminal::{Terminal, is_in_pipeline, is_used_alone};
 use crate::output::complain;
@@ -271,11 +273,23 @@ impl<'a> Supervision<'a> {
             terminal.give(self.child.group());
             return self.child.signal(Signal::CONTINUE);
         }
+        if signal.asks_for_terminal() && is_group_orphaned() {
+            return self.hang_up();
+        }
         // The lock is not renewed from here on.
         self.child.halt();
         self.take_terminal_back();
         stop_own_group();
         self.resume();
+    }
+
+    /// Nobody can give the command the terminal that it asks for, or continue this process. The system does the same with
+    /// an orphaned group that is stopped. (The command's is not: it has this process.)
+    fn hang_up(&self) {
+        // It may take no notice and ask again at once.
+        sleep(ASKED_AGAIN);
+        self.child.signal(Signal::HANGUP);
+        self.child.signal(Signal::CONTINUE);
     }
 
     /// This process was continued, by `fg`, `bg` or another program.
@@ -312,6 +326,8 @@ impl<'a> Supervision<'a> {
 
 const OUT_OF_REACH: &str = "the command goes on without the lock: what is left of it runs as another user, and \
     cannot be signalled";
+/// How long a command waits that asks for a terminal which nobody can give it.
+const ASKED_AGAIN: Duration = Duration::from_millis(100);
 /// How often it is looked for what nobody tells of.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often it is looked whether a process has called `setsid`, as one does that becomes a daemon.

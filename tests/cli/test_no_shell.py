@@ -1,0 +1,58 @@
+"""Tests `run` on a terminal where no shell could continue it once it is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PROGRAM, is_alive
+from tests.cli.terminal import SHELL, Terminal
+from tests.python.programs import is_free
+from tests.support.cluster import Cluster
+from tests.support.wait import eventually
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+LOOP = "while :; do sleep 0.05; done"
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _switches(pid: int) -> int:
+    """How often its main thread has given up the processor by itself."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(it.split()[1]) for it in lines if it.startswith("voluntary"))
+
+
+def _orphaned(shell: Terminal, script: str) -> int:
+    """Starts a command in the background, whose shell ends at once; returns its process id."""
+    shell.expect(r"ready\$ ")
+    shell.type(f"( {PROGRAM[0]} run job -- sh -c '{script}' & )\n")
+    return int(shell.expect(r"pid=(\d+)\n"))
+
+
+def test_a_command_that_nobody_can_give_the_terminal_is_hung_up(cluster3: Cluster) -> None:
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        child = _orphaned(shell, "echo pid=$$; sleep 0.2; read word </dev/tty; exec sleep 60")
+        eventually(lambda: not is_alive(child))
+        eventually(lambda: is_free(cluster3, "job"))
+
+
+def test_one_that_takes_no_notice_costs_little(cluster3: Cluster) -> None:
+    script = 'trap "" HUP; echo pid=$$; sleep 0.2; exec cat </dev/tty'
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        run = _parent(_orphaned(shell, script))
+        with contextlib.suppress(TimeoutError):
+            eventually(lambda: False, within=1)
+        before = _switches(run)
+        with contextlib.suppress(TimeoutError):
+            eventually(lambda: False, within=1)
+        assert _switches(run) - before < 100
+        os.kill(run, signal.SIGTERM)
+        eventually(lambda: is_free(cluster3, "job"))
