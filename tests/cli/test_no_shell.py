@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PROGRAM, is_alive
+from tests.cli.command import PROGRAM, is_alive, state
 from tests.cli.terminal import SHELL, Terminal
 from tests.python.programs import is_free
 from tests.support.cluster import Cluster
@@ -56,3 +56,35 @@ def test_one_that_takes_no_notice_costs_little(cluster3: Cluster) -> None:
         assert _switches(run) - before < 100
         os.kill(run, signal.SIGTERM)
         eventually(lambda: is_free(cluster3, "job"))
+
+
+def test_ctrl_z_does_nothing_to_the_first_process_of_a_session(cluster3: Cluster) -> None:
+    """As without `run`: the system stops no group that nobody could continue."""
+    words = ("run", "job", "--", "sh", "-c", f"echo pid=$$; trap 'echo got' TSTP; {LOOP}")
+    with Terminal(*words, nodes=cluster3.urls) as shown:
+        child = int(shown.expect(r"pid=(\d+)\n"))
+        for _ in range(3):
+            shown.type("\x1a")
+            with pytest.raises(TimeoutError):
+                eventually(lambda: state(child) == "T" or state(shown.pid) == "T", within=0.2)
+        shown.type("\x03")
+        status, text = shown.end()
+    assert (status, "got" in text) == (130, False)
+    assert is_free(cluster3, "job")
+
+
+@pytest.mark.parametrize("name", ["STOP", "TSTP"])
+def test_sigterm_ends_it_in_any_case(cluster3: Cluster, name: str) -> None:
+    script = (
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGTSTP, signal.SIG_DFL)\n"
+        "print(f'pid={os.getpid()}', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    words = ("run", "job", "--", sys.executable, "-c", script)
+    with Terminal(*words, nodes=cluster3.urls) as shown:
+        child = int(shown.expect(r"pid=(\d+)\n"))
+        os.kill(child, getattr(signal, f"SIG{name}"))
+        os.kill(shown.pid, signal.SIGTERM)
+        assert shown.end()[0] == 143
+    assert is_free(cluster3, "job")

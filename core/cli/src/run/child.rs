@@ -22,7 +22,7 @@ use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid};
 
 use super::not_started::not_started;
 use super::orphans::Orphans;
-use super::signals::{Signal, restore_all};
+use super::signals::{Signal, leads_session, restore_all};
 use super::terminal::Terminal;
 use crate::failure::{Failure, code};
 
@@ -78,8 +78,11 @@ impl Child {
         pass_on(stderr());
         let (parent, terminal) = (getpid(), Arc::new(Terminal::in_foreground_alone()));
         let of_child = Arc::clone(&terminal);
+        let ignores_stop = leads_session() && Terminal::open().is_some();
         // SAFETY: the closure makes system calls only, and allocates nothing.
-        unsafe { command.pre_exec(move || prepare(parent, of_child.as_ref().as_ref())) };
+        unsafe {
+            command.pre_exec(move || prepare(parent, of_child.as_ref().as_ref(), ignores_stop))
+        };
         let child = command.spawn().map_err(|error| {
             // The process that could not become the command had it.
             terminal.iter().for_each(Terminal::take_back);
@@ -292,7 +295,7 @@ fn poll() -> Polled {
 }
 
 /// What the child does before it becomes the command.
-fn prepare(parent: Pid, terminal: Option<&Terminal>) -> io::Result<()> {
+fn prepare(parent: Pid, terminal: Option<&Terminal>, ignores_stop: bool) -> io::Result<()> {
     // Ctrl-C and the end of the parent must not be lost. (Ctrl-Z may be: the parent cannot follow it yet.)
     restore_all();
     if let Some(terminal) = terminal {
@@ -302,6 +305,11 @@ fn prepare(parent: Pid, terminal: Option<&Terminal>) -> io::Result<()> {
     // Python ignores it, and what is ignored would stay so. (The standard library restores SIGPIPE.)
     // SAFETY: no handler is installed.
     unsafe { signal(Number::SIGXFSZ, SigHandler::SigDfl)? };
+    if ignores_stop {
+        // No shell could continue it. Started without `run`, it would not be stopped either.
+        // SAFETY: as above.
+        unsafe { signal(Number::SIGTSTP, SigHandler::SigIgn)? };
+    }
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         nix::sys::prctl::set_pdeathsig(Number::SIGTERM)?;

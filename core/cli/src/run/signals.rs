@@ -165,7 +165,7 @@ pub(super) fn stop_own_group() {
 /// around it, and returns from here; it exits with the status.
 pub(super) fn end_by_key(key: Signal, had_terminal: bool) {
     let Ok(number) = signal::Signal::try_from(key.0) else { return };
-    if is_ignored(key.0) || getsid(None) == Ok(getpid()) {
+    if is_ignored(key.0) || leads_session() {
         return;
     }
     messages::finish();
@@ -183,6 +183,11 @@ pub(super) fn end_by_key(key: Signal, had_terminal: bool) {
 /// was forked does it, as the handlers that it has from its parent would swallow a signal.
 pub(super) fn restore_all() {
     ending().filter(|it| !is_ignored(*it)).for_each(restore);
+}
+
+/// Whether this process is the first of its session, as under `docker run -it`: no shell is around it.
+pub(super) fn leads_session() -> bool {
+    getsid(None) == Ok(getpid())
 }
 
 fn is_ignored(number: i32) -> bool {
