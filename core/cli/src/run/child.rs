@@ -167,10 +167,11 @@ impl Child {
 
     /// Lets all processes go on that were stopped with the command.
     pub(super) fn resume(&mut self) {
-        self.signal(Signal::CONTINUE);
+        // A shell that finds a step of its own stopped gives it up, so the command's group is the last.
         for group in self.take_halted() {
             send(group, Signal::CONTINUE);
         }
+        self.signal(Signal::CONTINUE);
     }
 
     /// The groups that stand still since the command was stopped. (One whose processes were killed since then may have lost
