@@ -104,3 +104,25 @@ def test_a_process_outside_of_the_group_that_cannot_be_signalled(
     command, child = _started(start, folder, script, cluster3)
     _lose(cluster3)
     _is_told_that_it_goes_on(command, child)
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["loss", "sigterm"])
+def test_a_step_in_another_group_is_ended_beside_it(
+    cluster3: Cluster, start: Start, folder: Path, is_lost: bool
+) -> None:
+    """What is left of the command's group runs on, and does not put off the end of the step."""
+    step = "timeout 60 sh -c 'echo $$; exec sleep 60'"
+    rest = f"exec {folder}/sudo --reuid=0 sh -c 'sleep 0.3; echo $$; exec sleep 60'"
+    command, worker = _started(start, folder, f"{step} & {rest}", cluster3)
+    child = int(command.line())
+    if is_lost:
+        _lose(cluster3)
+    else:
+        command.signal(signal.SIGTERM)
+    eventually(lambda: not is_alive(worker))
+    if is_lost:
+        _is_told_that_it_goes_on(command, child)
+    else:
+        assert is_alive(child)
+        os.kill(child, signal.SIGKILL)
+        assert command.end().code == 128 + signal.SIGKILL

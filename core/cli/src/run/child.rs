@@ -192,7 +192,8 @@ impl Child {
 
     /// The groups that get signals.
     pub(super) fn reached(&self) -> &[Pid] {
-        if self.is_group_over { &self.left } else { &self.groups[..1] }
+        let is_beyond = self.is_group_over || !self.left.is_empty();
+        if is_beyond { &self.left } else { &self.groups[..1] }
     }
 
     /// Whether no process of its group is left.
@@ -227,13 +228,22 @@ impl Child {
         }
     }
 
-    /// Whether no process of the command is left. Looks for those that have left its group once the group is over.
-    pub(super) fn is_over(&mut self) -> bool {
-        self.is_group_over = self.is_group_over
-            || self.status.is_some() && killpg(self.leader, None) == Err(Errno::ESRCH);
-        if self.is_group_over {
-            self.left = if self.has_children { self.orphans.groups() } else { Vec::new() };
-        }
+    /// Looks for processes that have left its group, once the group is over. If the command `was_asked` to end, also while
+    /// the rest of the group is out of reach: else that would put off the end of the others.
+    pub(super) fn look(&mut self, was_asked: bool) {
+        let group = if self.is_group_over { Err(Errno::ESRCH) } else { killpg(self.leader, None) };
+        self.is_group_over |= self.status.is_some() && group == Err(Errno::ESRCH);
+        self.left = if self.is_group_over {
+            if self.has_children { self.orphans.groups() } else { Vec::new() }
+        } else if was_asked && group == Err(Errno::EPERM) {
+            self.orphans.all_groups().into_iter().filter(|it| *it != self.leader).collect()
+        } else {
+            Vec::new()
+        };
+    }
+
+    /// Whether no process of the command is left, as far as it was seen by the last look.
+    pub(super) fn is_over(&self) -> bool {
         self.is_group_over && self.left.is_empty()
     }
 

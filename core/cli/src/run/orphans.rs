@@ -47,7 +47,7 @@ impl Orphans {
 
     /// The command's processes in this session that are not stopped, in whatever group.
     pub(super) fn workers(&self) -> Vec<Worker> {
-        self.members().into_iter().filter(|it| is_working(it.process)).collect()
+        self.members().into_iter().filter(|it| !has_state(it.process, &['T', 't'])).collect()
     }
 
     /// The groups of the command's processes in this session.
@@ -55,12 +55,13 @@ impl Orphans {
         self.members().into_iter().map(|it| it.group).collect()
     }
 
+    /// Those that have not ended.
     fn members(&self) -> Vec<Worker> {
         let session = getsid(None);
         let own: Vec<Pid> = children().into_iter().filter(|it| !self.others.contains(it)).collect();
         with_descendants(own)
             .into_iter()
-            .filter(|it| getsid(Some(*it)) == session)
+            .filter(|it| !has_state(*it, &['Z', 'X']) && getsid(Some(*it)) == session)
             .filter_map(|process| Some(Worker { process, group: getpgid(Some(process)).ok()? }))
             .filter(|it| !self.others.contains(&it.group))
             .collect()
@@ -102,9 +103,9 @@ fn parent(process: Pid) -> Option<Pid> {
     stat(process)?.split_whitespace().nth(1)?.parse().ok().map(Pid::from_raw)
 }
 
-/// Whether a process is neither stopped nor at its end.
-fn is_working(process: Pid) -> bool {
-    stat(process).is_some_and(|it| !it.trim_start().starts_with(['T', 't', 'Z', 'X']))
+/// Whether a process is in one of these states, by the system's letters. One that is no more is in any.
+fn has_state(process: Pid, states: &[char]) -> bool {
+    stat(process).is_none_or(|it| it.trim_start().starts_with(states))
 }
 
 /// What the system tells of a process, from its state on. (The name before may hold anything.)

@@ -93,6 +93,7 @@ impl<'a> Supervision<'a> {
                 self.follow_stop(signal);
                 continue;
             }
+            self.child.look(self.asked.is_some());
             if self.child.is_over() {
                 break;
             }
@@ -139,7 +140,8 @@ impl<'a> Supervision<'a> {
         let is_ending = self.child.status().is_some() || self.loss == Some(Told::Ending);
         let until_look = match self.child.is_group_over() {
             _ if self.awaits_loss => Some(LOOK_EVERY),
-            false => is_ending.then_some(LOOK_EVERY),
+            false if is_ending => Some(LOOK_EVERY),
+            false => self.asked.map(|_| LOOK_FOR_SESSION_EVERY),
             // Those that are left now are children, but nobody tells who calls `setsid`.
             true => Some(LOOK_FOR_SESSION_EVERY),
         };
@@ -180,11 +182,10 @@ impl<'a> Supervision<'a> {
     /// Asks processes to end that were found after the command was asked to.
     fn ask_found(&mut self) {
         let found = self.child.take_found();
-        if !self.child.is_group_over() {
-            return;
-        }
         // Keys go to this process now, as nothing is left of the command's group.
-        if self.terminal.as_ref().is_some_and(|it| it.is_of(self.child.group())) {
+        if self.child.is_group_over()
+            && self.terminal.as_ref().is_some_and(|it| it.is_of(self.child.group()))
+        {
             self.had_terminal = true;
             self.take_terminal_back();
         }
@@ -205,6 +206,7 @@ impl<'a> Supervision<'a> {
             return;
         }
         self.awaits_loss = false;
+        self.child.look(true);
         self.child.take_found();
         self.terminate();
         let groups = self.child.reached().to_vec();
