@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PROGRAM, Command
+from tests.cli.command import PROGRAM, Command, call
 from tests.cli.conftest import Start
 from tests.cli.test_entry_points import NPM, PIP
 from tests.support.cluster import Cluster
@@ -50,3 +50,13 @@ def test_a_signal_ends_the_first_process(
     number = getattr(signal, f"SIG{name}")
     os.kill(_child(command), number)
     assert command.end().code == 128 + number
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash has job control in scripts")
+@pytest.mark.parametrize("is_left", [True, False], ids=["left", "none left"])
+def test_it_says_what_it_cannot_find(cluster3: Cluster, is_left: bool) -> None:
+    """The numbers in /proc are those of another namespace."""
+    blind = ("unshare", "--pid", "--fork", "--kill-child", *PROGRAM)
+    script = "set -m; sleep 60 >/dev/null 2>&1 & exit 3" if is_left else "exit 3"
+    ended = call("run", "job", "--", "bash", "-c", script, nodes=cluster3.urls, program=blind)
+    assert (ended.code, ended.err.count("may be left")) == (3, int(is_left))

@@ -21,7 +21,7 @@ use nix::sys::signal::{
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid};
 
 use super::not_started::not_started;
-use super::orphans::Orphans;
+use super::orphans::{Orphans, are_children_listed};
 use super::signals::{Signal, leads_session, restore_all};
 use super::terminal::Terminal;
 use crate::failure::{Failure, code};
@@ -240,6 +240,11 @@ impl Child {
         } else {
             Vec::new()
         };
+    }
+
+    /// Whether processes of it may be left that the system does not list.
+    pub(super) fn has_unlisted(&self) -> bool {
+        self.has_children && !are_children_listed()
     }
 
     /// Whether no process of the command is left, as far as it was seen by the last look.

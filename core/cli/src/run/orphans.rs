@@ -124,6 +124,13 @@ fn children() -> Vec<Pid> {
     listed(Path::new(&format!("/proc/{own}/task/{own}/children")))
 }
 
+/// Whether the system lists the children of this process. (Elsewhere than on Linux there are none that it has not started.)
+pub(super) fn are_children_listed() -> bool {
+    let own = getpid();
+    let has_list = || Path::new(&format!("/proc/{own}/task/{own}/children")).exists();
+    cfg!(not(any(target_os = "linux", target_os = "android"))) || is_proc_own() && has_list()
+}
+
 /// In a namespace of processes without a /proc of its own, the numbers there are others'.
 fn is_proc_own() -> bool {
     fs::read_link("/proc/self").ok().as_deref() == Some(Path::new(&getpid().to_string()))

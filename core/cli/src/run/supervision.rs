@@ -107,6 +107,9 @@ impl<'a> Supervision<'a> {
                 Some(Event::Acquired(_)) | None => {}
             }
         }
+        if self.child.has_unlisted() {
+            complain(UNLISTED);
+        }
         self.end()
     }
 
@@ -328,6 +331,8 @@ impl<'a> Supervision<'a> {
 
 const OUT_OF_REACH: &str = "the command goes on without the lock: what is left of it runs as another user, and \
     cannot be signalled";
+const UNLISTED: &str = "processes of the command may be left in other groups, and go on without the lock: the system does \
+    not list the children of this process in /proc";
 /// How long a command waits that asks for a terminal which nobody can give it.
 const ASKED_AGAIN: Duration = Duration::from_millis(100);
 /// How often it is looked for what nobody tells of.
