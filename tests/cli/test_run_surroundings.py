@@ -110,3 +110,16 @@ def test_who_gives_up_leaves_its_place(cluster3: Cluster, start: Start, ends: st
             command.signal(signal.SIGTERM)
         assert command.end().code == (75 if wait else 128 + signal.SIGTERM)
         assert has_no_place(cluster3, "job")
+
+
+def test_too_few_open_files_are_no_fault_of_the_command(cluster3: Cluster) -> None:
+    seen = []
+    for number in range(8, 24):
+        limited = ("sh", "-c", f'ulimit -n {number}; exec "$@"', "sh", *PROGRAM)
+        ended = call("run", "job", "--", "true", nodes=cluster3.urls, program=limited)
+        assert ended.code in (0, 69, 70)
+        seen.append(ended)
+        assert is_free(cluster3, "job")
+    of_command = [it for it in seen if "true: cannot be started: too many open files" in it.err]
+    assert of_command
+    assert all(it.code == 70 and "ulimit -n" in it.err for it in of_command)

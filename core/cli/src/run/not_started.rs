@@ -6,12 +6,20 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+
 use crate::failure::{Failure, code};
 
 /// The failure behind `error`. A command whose interpreter is missing exits with 127, as under
 /// shells: the system tells them no more than that something is not there.
 pub(super) fn not_started(program: &OsString, error: &io::Error) -> Failure {
     let name = program.to_string_lossy();
+    if let Some(short) = shortage(error) {
+        return Failure::new(
+            code::INTERNAL,
+            format!("{name}: cannot be started: {short}: {error}"),
+        );
+    }
     if error.kind() != io::ErrorKind::NotFound {
         return Failure::new(code::NOT_EXECUTABLE, format!("{name}: cannot be executed: {error}"));
     }
@@ -25,6 +33,17 @@ pub(super) fn not_started(program: &OsString, error: &io::Error) -> Failure {
         },
     };
     Failure::new(code::NOT_FOUND, message)
+}
+
+/// What this process or the machine is short of, if that is why: the command may be sound.
+fn shortage(error: &io::Error) -> Option<&'static str> {
+    match Errno::from_raw(error.raw_os_error()?) {
+        Errno::EAGAIN => Some("too many processes (ulimit -u, or a limit of the container)"),
+        Errno::EMFILE => Some("too many open files in this process (ulimit -n)"),
+        Errno::ENFILE => Some("too many open files on this machine"),
+        Errno::ENOMEM => Some("too little memory"),
+        _ => None,
+    }
 }
 
 /// The file of the program, if there is one.
