@@ -165,13 +165,12 @@ impl Child {
         }
     }
 
-    /// Lets all processes go on that were stopped with the command.
-    pub(super) fn resume(&mut self) {
-        // A shell that finds a step of its own stopped gives it up, so the command's group is the last.
+    /// Lets the processes go on that were halted. To be called before the command's group goes on: a shell that finds a step
+    /// of its own stopped gives it up.
+    pub(super) fn resume_halted(&mut self) {
         for group in self.take_halted() {
             send(group, Signal::CONTINUE);
         }
-        self.signal(Signal::CONTINUE);
     }
 
     /// The groups that stand still since the command was stopped. (One whose processes were killed since then may have lost

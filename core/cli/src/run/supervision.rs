@@ -304,6 +304,8 @@ impl<'a> Supervision<'a> {
         if self.awaits_loss {
             return;
         }
+        self.child.resume_halted();
+        // A Ctrl-Z between these two would be lost.
         if !self.is_lost()
             && let Some(terminal) = &self.terminal
             && self.wants_terminal
@@ -312,7 +314,7 @@ impl<'a> Supervision<'a> {
         {
             terminal.give(self.child.group());
         }
-        self.child.resume();
+        self.child.signal(Signal::CONTINUE);
     }
 
     fn has_terminal(&self) -> bool {
