@@ -145,17 +145,18 @@ pub(crate) fn end_first_process() {
     }
 }
 
-/// Stops this process and its group, as Ctrl-Z would; returns when it is continued. Without a shell
+/// Stops this process and its group, as the terminal would by `signal`; returns when it is continued. Without a shell
 /// that could continue it, the system does not stop it.
-pub(super) fn stop_own_group() {
+pub(super) fn stop_own_group(signal: Signal) {
+    let Ok(number) = signal::Signal::try_from(signal.0) else { return };
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: the default action and the one that was there before are both valid.
-    let before = unsafe { signal::sigaction(signal::Signal::SIGTSTP, &default) };
+    let before = unsafe { signal::sigaction(number, &default) };
     // This is the main thread, and the kernel lets it act on the signal before the call returns.
-    let _ = signal::kill(Pid::from_raw(0), signal::Signal::SIGTSTP);
+    let _ = signal::kill(Pid::from_raw(0), number);
     if let Ok(before) = before {
         // SAFETY: as above.
-        let _ = unsafe { signal::sigaction(signal::Signal::SIGTSTP, &before) };
+        let _ = unsafe { signal::sigaction(number, &before) };
     }
 }
 

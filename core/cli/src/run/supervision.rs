@@ -284,7 +284,8 @@ impl<'a> Supervision<'a> {
         // The lock is not renewed from here on.
         self.child.halt();
         self.take_terminal_back();
-        stop_own_group();
+        // A `run` around this one, or a shell, is told that the terminal is wanted.
+        stop_own_group(if signal.asks_for_terminal() { signal } else { Signal::STOP });
         self.resume();
     }
 
