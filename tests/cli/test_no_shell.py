@@ -88,3 +88,18 @@ def test_sigterm_ends_it_in_any_case(cluster3: Cluster, name: str) -> None:
         os.kill(shown.pid, signal.SIGTERM)
         assert shown.end()[0] == 143
     assert is_free(cluster3, "job")
+
+
+def test_ctrl_z_does_nothing_under_a_script_that_is_the_first_process(cluster3: Cluster) -> None:
+    """A shell that starts a program stands still for ever if Ctrl-Z stops its new process alone."""
+    script = f"{PROGRAM[0]} run job -- sh -c 'echo pid=$$; while :; do /bin/true; done'; true"
+    with Terminal("-c", script, program=("sh",), nodes=cluster3.urls) as shown:
+        child = int(shown.expect(r"pid=(\d+)\n"))
+        for _ in range(10):
+            shown.type("\x1a")
+            with pytest.raises(TimeoutError):
+                eventually(lambda: state(child) == "T", within=0.1)
+        shown.type("\x03")
+        shown.end()
+        assert not is_alive(child)
+    assert is_free(cluster3, "job")

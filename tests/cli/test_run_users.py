@@ -6,12 +6,13 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PROGRAM, Command, is_alive
+from tests.cli.command import PROGRAM, Command, is_alive, state
 from tests.cli.conftest import Start
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -126,3 +127,23 @@ def test_a_step_in_another_group_is_ended_beside_it(
         assert is_alive(child)
         os.kill(child, signal.SIGKILL)
         assert command.end().code == 128 + signal.SIGKILL
+
+
+def test_a_command_out_of_reach_is_continued_beside_a_step_in_another_group(
+    cluster3: Cluster, start: Start, folder: Path
+) -> None:
+    """A user may continue any process of the session, also after `run` was asked to end."""
+    step = "timeout 60 sh -c 'trap : INT; echo $$; while :; do sleep 0.1; done'"
+    rest = f"exec {folder}/sudo --reuid=0 sh -c 'sleep 0.3; echo $$; exec sleep 60'"
+    command, worker = _started(start, folder, f"{step} & {rest}", cluster3)
+    child = int(command.line())
+    command.signal(signal.SIGINT)
+    os.kill(child, signal.SIGSTOP)
+    eventually(lambda: state(child) == "T")
+    time.sleep(0.7)  # until `run` has looked for other groups
+    command.signal(signal.SIGCONT)
+    eventually(lambda: state(child) != "T")
+    assert is_alive(worker)
+    os.kill(child, signal.SIGKILL)
+    os.killpg(os.getpgid(worker), signal.SIGKILL)
+    command.end()

@@ -21,7 +21,7 @@ use nix::sys::signal::{
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid};
 
 use super::not_started::not_started;
-use super::orphans::{Orphans, are_children_listed};
+use super::orphans::{Orphans, are_children_listed, is_group_orphaned};
 use super::signals::{Signal, leads_session, restore_all};
 use super::terminal::Terminal;
 use crate::failure::{Failure, code};
@@ -78,7 +78,7 @@ impl Child {
         pass_on(stderr());
         let (parent, terminal) = (getpid(), Arc::new(Terminal::in_foreground_alone()));
         let of_child = Arc::clone(&terminal);
-        let ignores_stop = leads_session() && Terminal::open().is_some();
+        let ignores_stop = Terminal::open().is_some() && (leads_session() || is_group_orphaned());
         // SAFETY: the closure makes system calls only, and allocates nothing.
         unsafe {
             command.pre_exec(move || prepare(parent, of_child.as_ref().as_ref(), ignores_stop))
@@ -235,7 +235,8 @@ impl Child {
         self.left = if self.is_group_over {
             if self.has_children { self.orphans.groups() } else { Vec::new() }
         } else if was_asked && group == Err(Errno::EPERM) {
-            self.orphans.all_groups().into_iter().filter(|it| *it != self.leader).collect()
+            // With its own: the user may continue it even so.
+            self.orphans.all_groups().into_iter().collect()
         } else {
             Vec::new()
         };
