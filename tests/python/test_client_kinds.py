@@ -261,3 +261,23 @@ def test_a_class_that_cannot_be_extended_stays_as_it_was(cluster3: Cluster, kind
         Redlock([client])
     assert pool.connection_class is usual
     client.close()
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_client_goes_on_whose_host_its_library_has_changed_while_the_server_moves(
+    cluster3: Cluster, kind: Any
+) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        lock = manager(kind, [client]).lock("r")
+        settings = client.connection_pool.connection_kwargs
+        # As redis-py does when a server of Redis Enterprise tells that it moves.
+        settings.update(
+            maintenance_notification_hash=1, orig_host_address=settings["host"], host="127.0.0.9"
+        )
+        assert await result(lock.acquire(timeout=5))
+        settings["maintenance_notification_hash"] = None
+        with pytest.raises(ConfigError, match=r"has host 127\.0\.0\.9 in its settings now"):
+            await result(lock.acquire())
+
+    run(kind, test())

@@ -94,7 +94,9 @@ def test_a_client_of_a_loop_that_stands_still_is_not_asked(
     client = kind.from_url(cluster3.urls[0])
     loop = asyncio.new_event_loop()
     loop.run_until_complete(client.select(3))
-    assert isinstance(asyncio.run(acquire(client)), QuorumUnreachable)
+    error = asyncio.run(acquire(client))
+    assert isinstance(error, QuorumUnreachable)
+    assert "belongs to an event loop that does not run now" in str(error)
     assert loop.run_until_complete(connection(client))[1] == 3
     assert SELECTED in str(loop.run_until_complete(acquire(client)))
     assert told(caplog, "unknown-database") == []

@@ -18,6 +18,7 @@ import valkey.asyncio
 
 from quorlock import QuorumUnreachable, Redlock
 from quorlock._asking import connections_of
+from quorlock._questions import Question
 from tests.python.test_client_answers import ASYNCIO, BLOCKING, busy, manager, result, run, told
 from tests.support.cluster import Cluster
 from tests.support.forgetting import ForgettingWay
@@ -290,4 +291,23 @@ def test_why_nobody_could_ask_is_told(
     with pytest.raises(QuorumUnreachable, match="can't start new thread at interpreter shutdown"):
         Redlock([client]).lock("r").acquire(timeout=0.1)
     monkeypatch.undo()
+    client.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_question_that_was_interrupted_before_it_began_is_asked_again(
+    cluster3: Cluster, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    client = kind.from_url(cluster3.urls[0])
+    client.ping()
+    monkeypatch.setattr(Question, "begin", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Redlock([client])
+    monkeypatch.undo()
+    lock = Redlock([client]).lock("r")
+    assert lock.acquire(timeout=5)
+    lock.release()
     client.close()

@@ -50,9 +50,10 @@ class ForgettingWay:
                 client, _ = self._listener.accept()
                 server = socket.create_connection((HOST, self._server.port))
                 self._sockets += [client, server]
-                self._start(self._pass_on, self._count, client, server)
-                self._start(self._pass_on, self._count, server, client)
-                self._count += 1
+                number = self._count
+                self._count += 1  # before anything is passed on, after which it may be forgotten
+                self._start(self._pass_on, number, client, server)
+                self._start(self._pass_on, number, server, client)
 
     def _pass_on(self, number: int, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):  # it was closed

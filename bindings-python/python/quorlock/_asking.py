@@ -97,15 +97,21 @@ class Connections:
 
     def ask(self) -> list[Question]:
         """Ask the idle ones, unless that is under way: asyncio's on their loops, if these run."""
-        with _changing:
-            self._forget_closed()
-            self._questions = [it for it in self._questions if not it.is_over()]
-            loops = self._loops() - {it.loop for it in self._questions}
-            begun = [Question(self, loop) for loop in loops]
-            self._questions += begun
-            under_way = [it for it in self._questions if it.is_under_way()]
-        for question in begun:
-            question.begin()  # without the mutex: with gevent, others may run meanwhile
+        begun: list[Question] = []
+        try:
+            with _changing:
+                self._forget_closed()
+                self._questions = [it for it in self._questions if not it.is_over()]
+                loops = self._loops() - {it.loop for it in self._questions}
+                begun += [Question(self, loop) for loop in loops]
+                self._questions += begun
+                under_way = [it for it in self._questions if it.is_under_way()]
+            for question in begun:
+                question.begin()  # without the mutex: with gevent, others may run meanwhile
+        except BaseException:  # of a signal handler: nobody else begins them
+            for question in begun:
+                question.stop()
+            raise
         return under_way
 
     def _loops(self) -> set[asyncio.AbstractEventLoop | None]:
@@ -114,7 +120,10 @@ class Connections:
         import asyncio
 
         found = {loop_of(it) or asyncio.get_running_loop() for it in self.untold()}
-        return {loop for loop in found if loop.is_running()}
+        running: set[asyncio.AbstractEventLoop | None] = {it for it in found if it.is_running()}
+        if len(running) < len(found):
+            self.why = "one of its connections belongs to an event loop that does not run now"
+        return running
 
     def is_asking(self) -> bool:
         """Whether a question is under way, in this process and on a loop that runs."""

@@ -23,7 +23,10 @@ def database_of(pool: Any) -> int:
 
 def place_of(pool: Any) -> dict[str, Any]:
     """Where a pool's settings say that the server is."""
-    settings = pool.connection_kwargs
+    settings = dict(pool.connection_kwargs)
+    if settings.get("maintenance_notification_hash") is not None:
+        # Its server moves, and has told so: redis-py changes the host for that time.
+        settings["host"] = settings.get("orig_host_address")
     return {name: settings.get(name) or usual for name, usual in _PLACE.items()}
 
 

@@ -124,10 +124,7 @@ class Question:
             else:
                 self._begin_on(self.loop)
         except RuntimeError as error:  # the loop is closed, or the interpreter ends
-            self._stop(error)
-        except BaseException:  # of a signal handler
-            self._stop()
-            raise
+            self.stop(error)
 
     def _begin_on(self, loop: asyncio.AbstractEventLoop) -> None:
         import asyncio
@@ -138,7 +135,7 @@ class Question:
         except BaseException:
             asking.close()
             raise
-        begun.add_done_callback(lambda _: self._stop())  # if it was cancelled before it began
+        begun.add_done_callback(lambda _: self.stop())  # if it was cancelled before it began
 
     def _start(self, ask: Callable[[], None]) -> None:
         threading.Thread(target=ask, name="quorlock-clients", daemon=True).start()
@@ -164,14 +161,14 @@ class Question:
                     has_ended.wait(_STEP)
                     has_ended.clear()
         finally:
-            self._stop()
+            self.stop()
 
     def _start_one(self, ask: Callable[[Asked], None], asked: Asked) -> None:
         try:
             self._start(lambda: ask(asked))
         except RuntimeError as error:
             self._end(asked)
-            self._stop(error)
+            self.stop(error)
 
     async def _ask_by_tasks(self) -> None:
         import asyncio
@@ -187,7 +184,7 @@ class Question:
             for task in tasks:  # this was cancelled
                 with contextlib.suppress(RuntimeError):  # the loop was closed before
                     task.cancel()
-            self._stop()
+            self.stop()
 
     def _task(self, asked: Asked) -> asyncio.Task[None]:
         import asyncio
@@ -288,7 +285,8 @@ class Question:
         self._under_way.pop(id(asked.connection), None)
         self._end_all()
 
-    def _stop(self, error: RuntimeError | None = None) -> None:
+    def stop(self, error: RuntimeError | None = None) -> None:
+        """Ask no others."""
         self._begins_no_more = True
         if error is not None:
             self._asker.fail(str(error))
