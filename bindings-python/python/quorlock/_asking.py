@@ -12,7 +12,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
-from ._pools import database_of, idle_of, is_of_asyncio, is_open, loop_of, made, place_of
+from ._pools import database_of, idle_of, is_of_asyncio, is_open, is_usable, loop_of, made, place_of
 from ._questions import Question
 from ._selections import Selections, original
 
@@ -119,21 +119,17 @@ class Connections:
             return {None}
         import asyncio
 
-        found = {loop_of(it) or asyncio.get_running_loop() for it in self.untold()}
-        running: set[asyncio.AbstractEventLoop | None] = {it for it in found if it.is_running()}
-        if len(running) < len(found):
-            self.why = "one of its connections belongs to an event loop that does not run now"
-        return running
+        return {loop_of(it) or asyncio.get_running_loop() for it in self.untold()}
 
     def is_asking(self) -> bool:
         """Whether a question is under way, in this process and on a loop that runs."""
         return any(it.is_under_way() for it in list(self._questions))
 
     def untold(self) -> list[Any]:
-        """The idle connections that have not told yet."""
+        """The idle connections that have not told yet, and which the client can use now."""
         self._forget_parents()
         idle = idle_of(self.pool()) if self._untold else []
-        return [it for it in idle if id(it) in self._untold and is_open(it)]
+        return [it for it in idle if id(it) in self._untold and is_open(it) and is_usable(it)]
 
     def judge(self, connection: Any, answer: Any) -> bool:
         """Take an answer; returns whether it is one."""

@@ -110,6 +110,12 @@ def loop_of(connection: Any) -> asyncio.AbstractEventLoop | None:
     return loop
 
 
+def is_usable(connection: Any) -> bool:
+    """Whether nothing that a connection needs stands still: its loop, if it has one."""
+    loop = loop_of(connection)
+    return loop is None or loop.is_running()
+
+
 def inner(connection: Any) -> Any:
     """The connection itself, of one with a cache."""
     return getattr(connection, "_conn", connection)
