@@ -30,7 +30,9 @@ termios.tcsetattr(terminal, termios.TCSANOW, before)
 CALLER = """
 import signal, subprocess, sys, time
 process = subprocess.Popen(sys.argv[2:])
-time.sleep(1.5)
+while not open(f"/proc/{process.pid}/task/{process.pid}/children").read():
+    time.sleep(0.01)
+time.sleep(0.5)  # for the command to be what it is
 process.send_signal(int(sys.argv[1]))
 print("status", process.wait(), flush=True)
 time.sleep(0.3)

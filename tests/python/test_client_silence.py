@@ -180,8 +180,15 @@ def test_the_first_lock_of_clients_with_many_idle_connections(cluster3: Cluster,
     ],
 )
 def test_how_many_are_asked_at_a_time(
-    cluster3: Cluster, kind: Any, pool: str, most: int | None, expected: int
+    cluster3: Cluster,
+    kind: Any,
+    pool: str,
+    most: int | None,
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("quorlock._questions._SILENCE", 60.0)
+
     async def test() -> None:
         options = {} if most is None else {"max_connections": most}
         made = getattr(LIBRARIES[kind], pool).from_url(
@@ -192,10 +199,10 @@ def test_how_many_are_asked_at_a_time(
         cluster3[0].pause()
         try:
             call = asking(kind, client)
-            if kind in ASYNCIO:
-                await asyncio.sleep(0.5)
-            else:
-                time.sleep(0.5)
+            limit = time.monotonic() + 20
+            while in_use(client) < expected and time.monotonic() < limit:
+                await pause(kind, 0.01)
+            await pause(kind, 0.3)  # for more, which must not be
             assert in_use(client) == expected
         finally:
             cluster3[0].resume()
@@ -206,6 +213,14 @@ def test_how_many_are_asked_at_a_time(
         await close(client)
 
     run(kind, test())
+
+
+async def pause(kind: Any, seconds: float) -> None:
+    """Let others go on."""
+    if kind in ASYNCIO:
+        await asyncio.sleep(seconds)
+    else:
+        time.sleep(seconds)
 
 
 def asking(kind: Any, client: Any) -> Any:

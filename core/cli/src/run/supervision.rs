@@ -2,6 +2,7 @@
 //! are followed, and a lost lock ends the command. Owns these rules; the system's part is in
 //! `child` and `terminal`.
 
+use std::sync::Once;
 use std::sync::mpsc::Receiver;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -56,8 +57,10 @@ pub(super) struct Supervision<'a> {
     /// Whether the command's group had the terminal when nothing was left of it but processes
     /// outside of it.
     had_terminal: bool,
-    /// The signal of a key that this process got while the command had the terminal: a program has sent it.
-    no_key: Option<Signal>,
+    /// The signal of a key that this process got while the command had the terminal, and when: a program has sent it.
+    no_key: Option<(Signal, Instant)>,
+    /// For the words about a hang-up.
+    hung_up: Once,
     /// The last signal by which the command was asked to end.
     asked: Option<Signal>,
     /// The groups that were asked to end after a loss, and when each is killed if it has not ended by then.
@@ -81,6 +84,7 @@ impl<'a> Supervision<'a> {
             wants_terminal: is_used_alone(),
             had_terminal: false,
             no_key: None,
+            hung_up: Once::new(),
             asked: None,
             kill_at: Vec::new(),
         }
@@ -124,8 +128,9 @@ impl<'a> Supervision<'a> {
         {
             terminal.restore_modes();
         }
-        let is_key =
-            |by: &Signal| by.is_of_keyboard() && shown.is_some() && self.no_key != Some(*by);
+        // A command that has survived it for long has ended by another.
+        let no_key = self.no_key.filter(|(_, at)| at.elapsed() < self.grace).map(|(by, _)| by);
+        let is_key = |by: &Signal| by.is_of_keyboard() && shown.is_some() && no_key != Some(*by);
         let key = self.child.ended_by().filter(is_key);
         match (self.child.status(), key) {
             (Some(_), Some(key)) if !self.is_lost() => End::EndedByKey { key, had_terminal },
@@ -169,7 +174,7 @@ impl<'a> Supervision<'a> {
             signal if signal.asks_to_end() => {
                 self.asked = Some(signal);
                 if signal.is_of_keyboard() && self.has_terminal() {
-                    self.no_key = Some(signal);
+                    self.no_key = Some((signal, Instant::now()));
                 }
                 self.child.signal(signal);
                 // No key or shell continues a job there that the terminal has stopped: it would not act on the signal.
@@ -292,6 +297,7 @@ impl<'a> Supervision<'a> {
     /// Nobody can give the command the terminal that it asks for, or continue this process. The system does the same with
     /// an orphaned group that is stopped. (The command's is not: it has this process.)
     fn hang_up(&self) {
+        self.hung_up.call_once(|| complain(HUNG_UP));
         // It may take no notice and ask again at once.
         sleep(ASKED_AGAIN);
         self.child.signal(Signal::HANGUP);
@@ -336,6 +342,8 @@ const OUT_OF_REACH: &str = "the command goes on without the lock: what is left o
     cannot be signalled";
 const UNLISTED: &str = "processes of the command may be left in other groups, and go on without the lock: the system does \
     not list the children of this process in /proc";
+const HUNG_UP: &str =
+    "the command asks for the terminal, which nobody can give it, and was hung up";
 /// How long a command waits that asks for a terminal which nobody can give it.
 const ASKED_AGAIN: Duration = Duration::from_millis(100);
 /// How often it is looked for what nobody tells of.
