@@ -47,10 +47,13 @@ export class Questions {
     void this.#send(askers)
   }
 
-  /** Whether the client has another connection than that of the question: some lose what was not answered before. */
+  /**
+   * Whether the client has another connection than when it was asked, or has one now: some lose what was not answered
+   * when a connection ends, and a question that waited for one may have been lost with the first.
+   */
   isLost(): boolean {
     const now = this.#object.link()
-    return this.#over !== undefined && now !== undefined && now !== this.#over
+    return now !== undefined && now !== this.#over
   }
 
   /** Tells `asker` nothing any more. */

@@ -142,6 +142,9 @@ export class WatchedClient implements Asker {
     const now = object.now()
     // It is asked once it has connected: whatever was known before does not count any more.
     if (object.connection() === 0) this.#toldBy = 0
+    // What was wrong has ended with its connection.
+    if (this.mistake !== undefined && object.link() === undefined)
+      [this.mistake, this.#toldBy] = [undefined, 0]
     if (object.follows && !this.#listener.isSettled()) this.place = { ...this.place, db: now.db }
     const { place } = this
     if (now.keyPrefix !== place.keyPrefix || (object.follows && now.db !== place.db))

@@ -78,15 +78,18 @@ describe('a client that changes', () => {
       const proxy = await cluster.servers[2]?.proxy()
       assert.ok(proxy)
       const urls = [...cluster.urls.slice(0, 2), proxy.url]
-      clients = urls.map((url) => make(url, { retryStrategy: () => 20 }))
+      clients = urls.map((url) =>
+        make(url, { retryStrategy: (/** @type {number} */ n) => (n < 4 ? 20 : 2000) }),
+      )
       for (const client of clients) client.on('error', () => {})
       await Promise.all(clients.map((client) => client.select(2)))
       const manager = (redlock = new Redlock(clients))
       await (await manager.acquire('a', 5000)).release()
       await proxy.refuse()
-      await eventually(() => clients[2].retryAttempts > 2)
+      // Healed during a long delay, so that it has not connected again before the lock is asked for.
+      await eventually(() => clients[2].retryAttempts > 3)
       await proxy.heal()
-      await soon(() => clients[2].status === 'reconnecting')
+      assert.equal(clients[2].status, 'reconnecting')
       const lock = await manager.acquire('a', 20_000)
       assert.match(String(lock.votes[2]?.error), /left out of new locks/)
       await lock.release()
@@ -149,5 +152,12 @@ describe('a client that changes', () => {
       await (await manager.acquire('a', 5000)).release()
       await eventually(async () => (await cluster.values('held'))[2] === lock.value)
       await lock.release()
+      // What was wrong ends with the connection, too.
+      await select('2')
+      await sleep(A_SECOND)
+      await assert.rejects(manager.acquire('a', 5000), refused)
+      clients[2].disconnect()
+      await eventually(() => clients[2].isOpen === false || clients[2].status === 'end')
+      await (await manager.acquire('a', 5000)).release()
     })
 })

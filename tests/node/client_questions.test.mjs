@@ -1,6 +1,7 @@
 // Tests that a client object has one question to answer at a time, whatever the number of Redlocks that have it, and that
 // questions keep none of them in memory.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
@@ -85,6 +86,21 @@ describe('the question to a client', () => {
       await busy
     })
   }
+
+  for (const [name, make] of IOREDIS)
+    it(`is asked again if the one that waited for the connection was lost: ${name}`, async () => {
+      const options = { autoResendUnfulfilledCommands: false, retryStrategy: () => 20 }
+      clients = cluster.urls.map((url) => make(url, options))
+      for (const client of clients) client.blpop('something', 0).catch(() => {})
+      await assert.rejects(redlockOf({ retryCount: 0 }).acquire('a', 5000), {
+        code: 'QUORUM_UNREACHABLE',
+      })
+      const again = clients.map((client) => once(client, 'ready'))
+      for (const server of cluster.servers) await server.command('CLIENT', 'KILL', 'TYPE', 'normal')
+      await Promise.all(again)
+      for (const redlock of [redlocks[0], redlockOf()])
+        await (await /** @type {Redlock} */ (redlock).acquire('a', 5000)).release()
+    })
 
   for (const [name, make] of [...OPEN_NODE_REDIS, ...IOREDIS])
     it(`is not asked again over a connection where it was refused: ${name}`, async () => {
