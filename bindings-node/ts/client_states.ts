@@ -103,6 +103,7 @@ export class ClientStates {
     if (this.#isReady()) return void this.#decide()
     const limit = patience?.() ?? PATIENCE
     if (limit < PATIENCE) return this.#hear(limit)
+    if (limit > PATIENCE && this.#areAway()) return this.#hearAll(limit)
     if (this.#hearing === undefined) {
       this.#heardSince = uptime()
       this.#hearing = this.#hear(PATIENCE).finally(() => (this.#hearing = undefined))
@@ -176,6 +177,22 @@ export class ClientStates {
     this.#decide(millis)
   }
 
+  /** Waits for longer, as too few clients are connected: a wait for all callers is a second at most. */
+  async #hearAll(millis: number): Promise<void> {
+    for (let left = millis; ; left -= PATIENCE) {
+      try {
+        return await this.#hear(Math.min(left, PATIENCE))
+      } catch (error) {
+        if (!(error instanceof Untold) || left <= PATIENCE) throw error
+      }
+    }
+  }
+
+  /** Whether so many clients cannot be asked, as they are not connected, that the others are no majority. */
+  #areAway(): boolean {
+    return this.#untold().filter(({ object }) => !object.mayAsk()).length * 2 >= this.#size
+  }
+
   /** What is known now lets a lock be made, or is an error: after `millis` milliseconds. */
   #decide(millis = 0): void {
     this.#leaveOut()
@@ -228,7 +245,9 @@ export class ClientStates {
   #unreachable(millis: number): Untold {
     const untold = this.#untold()
     const addresses = untold.map(({ address }) => address).join(', ')
-    const why = untold.find((client) => client.why !== '')?.why
+    const areAway = untold.every(({ object }) => object.link() === undefined)
+    const told = untold.find((client) => client.why !== '')?.why
+    const why = areAway ? 'it is not connected' : told
     const message = `${addresses}: the client has not told within ${Math.round(millis)} ms which database it uses`
     const indices = new Set(untold.map(({ index }) => index))
     return new Untold(why === undefined ? message : `${message} (${why})`, indices)

@@ -160,7 +160,9 @@ export class WatchedClient implements Asker {
 
   /** To be called with each operation: warns once if its node has been left out for long, and again after it was back. */
   tellLeftOut(): void {
-    if (this.mayLock || this.mistake !== undefined) return this.#letIn()
+    // Of a client that is not connected, the core tells whether the node is down.
+    const isAway = this.object.link() === undefined
+    if (this.mayLock || this.mistake !== undefined || isAway) return this.#letIn()
     this.#leftOutSince ??= uptime()
     if (this.#isLeftOutTold || uptime() - this.#leftOutSince < LONG_OUT) return
     this.#isLeftOutTold = true

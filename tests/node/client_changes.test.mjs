@@ -101,6 +101,23 @@ describe('a client that changes', () => {
       await proxy.close()
     })
 
+    it(`is waited for while it is not connected, as long as the call waits: ${name}`, async () => {
+      const proxies = await Promise.all(cluster.servers.map((server) => server.proxy()))
+      const retryStrategy = (/** @type {number} */ n) => (n < 4 ? 20 : 2500)
+      clients = proxies.map(({ url }) => make(url, { retryStrategy }))
+      for (const client of clients) client.on('error', () => {})
+      await Promise.all(clients.map((client) => client.select(2)))
+      redlock = new Redlock(clients)
+      await (await redlock.acquire('a', 5000)).release()
+      for (const proxy of proxies) await proxy.refuse()
+      await eventually(() => clients.every(({ retryAttempts }) => retryAttempts > 3))
+      for (const proxy of proxies) await proxy.heal()
+      const begun = performance.now()
+      const lock = await redlock.acquire('a', 20_000, { timeout: 30_000 })
+      assert.ok(performance.now() - begun > 1000, 'longer than calls without a timeout')
+      await lock.release()
+    })
+
     it(`is not asked before it is ready: ${name}`, async () => {
       await cluster.servers[0]?.pause()
       try {
