@@ -34,8 +34,8 @@ export class Questions {
   }
 
   /**
-   * Asks for `asker`, which hears of it later; at once if the server has refused the question over the present
-   * connection, where another one would end a transaction of the user's, too.
+   * Asks the client, and tells `asker` the answer. If the server has refused the question over the present connection, it
+   * tells that at once: another question would end a transaction of the user's, too.
    */
   ask(asker: Asker): void {
     if (this.#askers !== undefined && !this.isLost()) return this.#later.add(asker)
@@ -74,7 +74,7 @@ export class Questions {
     this.#goOn(askers, heard)
   }
 
-  /** Sends the next question before anybody hears of the last one. */
+  /** Tells the askers the answer, once the next question is sent. */
   #goOn(askers: Askers, heard: Heard): void {
     const later = this.#later
     this.#later = new Askers()

@@ -188,7 +188,7 @@ export class ClientStates {
     }
   }
 
-  /** Whether so many clients cannot be asked, as they are not connected, that the others are no majority. */
+  /** Whether too few clients are connected for a majority to tell. */
   #areAway(): boolean {
     return this.#untold().filter(({ object }) => !object.mayAsk()).length * 2 >= this.#size
   }

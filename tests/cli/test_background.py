@@ -135,16 +135,20 @@ def test_a_command_whose_input_is_no_terminal_leaves_it_to_others(cluster3: Clus
         assert shown.end()[0] == 0
 
 
+def _reads_from_terminal(shell: Terminal, run: str) -> None:
+    shell.expect(r"ready\$ ")
+    shell.type(f"{run} </dev/null\n")
+    child = int(shell.expect(r"pid=(\d+)\n"))
+    eventually(lambda: shell.foreground() == child)
+    shell.type("word\n")
+    shell.expect("\nread=word\n")
+    shell.expect(r"ready\$ ")
+
+
 def test_a_command_whose_input_is_no_terminal_gets_it_when_it_asks(cluster3: Cluster) -> None:
     run = _run(command="read word </dev/tty; echo read=$word")
     with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
-        shell.type(f"{run} </dev/null\n")
-        child = int(shell.expect(r"pid=(\d+)\n"))
-        eventually(lambda: shell.foreground() == child)
-        shell.type("word\n")
-        shell.expect("\nread=word\n")
-        shell.expect(r"ready\$ ")
+        _reads_from_terminal(shell, run)
     assert is_free(cluster3, "job")
 
 
@@ -152,11 +156,5 @@ def test_a_command_under_two_locks_gets_the_terminal_when_it_asks(cluster3: Clus
     """The outer `run` is told for what the inner one has stopped."""
     run = f"{PROGRAM[0]} run outer -- {_run(command='read word </dev/tty; echo read=$word')}"
     with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
-        shell.type(f"{run} </dev/null\n")
-        child = int(shell.expect(r"pid=(\d+)\n"))
-        eventually(lambda: shell.foreground() == child)
-        shell.type("word\n")
-        shell.expect("\nread=word\n")
-        shell.expect(r"ready\$ ")
+        _reads_from_terminal(shell, run)
     assert is_free(cluster3, "outer")

@@ -35,7 +35,7 @@ LIBRARIES = {
 
 
 async def with_idle(kind: Any, url: str, count: int, **options: Any) -> Any:
-    """A client that has so many idle connections."""
+    """A client with this number of idle connections."""
     client = kind.from_url(url, socket_timeout=None, **options)
     await give_idle(client, count)
     return client

@@ -10,6 +10,8 @@ import copyreg
 from collections.abc import Iterable
 from typing import Any, Callable
 
+from ._pools import inner
+
 
 class Selections:
     """How connections of a pool have left the database of the settings.
@@ -22,7 +24,6 @@ class Selections:
         # : How they have left it, and the classes that notice it, by those that they extend.
         self._left: set[str] = set()
         self._kinds: dict[Any, Any] = {}
-        self._noticing_kinds: set[Any] = set()
         # : As the settings and the library write the database.
         self._names = {str(database), str(pool.connection_kwargs.get("db") or 0)}
         usual = original(pool.connection_class)
@@ -33,19 +34,18 @@ class Selections:
 
     def watch(self, connection: Any) -> bool:
         """Notice what is sent over a connection of the pool; whether that is new."""
-        inner = getattr(connection, "_conn", connection)  # of one with a cache
-        if type(inner) in self._noticing_kinds:
+        watched = inner(connection)
+        if type(watched) in self._kinds.values():
             return False
-        inner.__class__ = self._noticing(type(inner))
+        watched.__class__ = self._noticing(type(watched))
         return True
 
     def undo(self, connections: Iterable[Any]) -> None:
         """Notice nothing any more, where a connection could not be watched."""
         self._restore()
-        for connection in connections:
-            inner = getattr(connection, "_conn", connection)
-            if type(inner) in self._noticing_kinds:
-                inner.__class__ = original(type(inner))
+        for watched in map(inner, connections):
+            if type(watched) in self._kinds.values():
+                watched.__class__ = original(type(watched))
 
     def first(self) -> str | None:
         """One of the ways in which a connection has left; `None` if there was none."""
@@ -54,9 +54,7 @@ class Selections:
     def _noticing(self, kind: Any) -> Any:
         """A class as the given one, which notices what is sent."""
         if kind not in self._kinds:
-            noticing = _extended(kind, self._note)
-            self._noticing_kinds.add(noticing)
-            self._kinds[kind] = noticing
+            self._kinds[kind] = _extended(kind, self._note)
         return self._kinds[kind]
 
     def _note(self, connection: Any, args: Any) -> None:

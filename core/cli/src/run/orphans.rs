@@ -14,7 +14,7 @@ pub(super) struct Orphans {
     others: Vec<Pid>,
 }
 
-/// A process of the command that is not stopped.
+/// A process of the command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worker {
     pub(super) process: Pid,
@@ -33,16 +33,8 @@ impl Orphans {
 
     /// The groups of the children in this session. Who has called `setsid` is no longer in it.
     pub(super) fn groups(&self) -> Vec<Pid> {
-        let session = getsid(None);
-        let mut groups: Vec<Pid> = children()
-            .into_iter()
-            .filter(|it| !self.others.contains(it) && getsid(Some(*it)) == session)
-            .filter_map(|it| getpgid(Some(it)).ok())
-            .filter(|it| !self.others.contains(it))
-            .collect();
-        groups.sort_unstable();
-        groups.dedup();
-        groups
+        let groups: BTreeSet<Pid> = self.in_session(self.children()).map(|it| it.group).collect();
+        groups.into_iter().collect()
     }
 
     /// The command's processes in this session that are not stopped, in whatever group.
@@ -57,14 +49,23 @@ impl Orphans {
 
     /// Those that have not ended.
     fn members(&self) -> Vec<Worker> {
+        let found = self.in_session(with_descendants(self.children()));
+        found.filter(|it| !has_state(it.process, &['Z', 'X'])).collect()
+    }
+
+    /// The children of this process that come from the command.
+    fn children(&self) -> Vec<Pid> {
+        children().into_iter().filter(|it| !self.others.contains(it)).collect()
+    }
+
+    /// Those in this session, and in none of the groups of others.
+    fn in_session(&self, processes: Vec<Pid>) -> impl Iterator<Item = Worker> {
         let session = getsid(None);
-        let own: Vec<Pid> = children().into_iter().filter(|it| !self.others.contains(it)).collect();
-        with_descendants(own)
+        processes
             .into_iter()
-            .filter(|it| !has_state(*it, &['Z', 'X']) && getsid(Some(*it)) == session)
+            .filter(move |it| getsid(Some(*it)) == session)
             .filter_map(|process| Some(Worker { process, group: getpgid(Some(process)).ok()? }))
             .filter(|it| !self.others.contains(&it.group))
-            .collect()
     }
 }
 
