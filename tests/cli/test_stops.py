@@ -62,10 +62,30 @@ def test_ctrl_z_stops_all_steps_and_fg_continues_them(cluster3: Cluster, way: st
             eventually(lambda: state(step) == "T", within=1)
             shell.type("fg\n")
             eventually(lambda: state(step) != "T")
-            time.sleep(0.1)  # a continuation takes back a stop that comes before it
+            time.sleep(0.1)  # the command itself goes on after its steps
         os.killpg(os.getpgid(step), signal.SIGKILL)
         shell.expect(r"ready\$ ")
     assert is_free(cluster3, "job")
+
+
+def test_ctrl_z_stops_a_command_that_has_just_been_continued(
+    cluster3: Cluster, tmp_path: Path
+) -> None:
+    """What tells `run` of `fg` comes late, and must not undo the next stop."""
+    program = (
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGCONT, lambda *_: print('again', flush=True))\n"
+        "print(f'worker={os.getpid()}', flush=True)\n"
+        "while True:\n    time.sleep(0.01)\n"
+    )
+    (tmp_path / "continued.py").write_text(program)
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        _begun(shell, f"exec {sys.executable} {tmp_path}/continued.py", "60s")
+        for _ in range(20):
+            shell.type("\x1a")
+            shell.expect(STOPPED)
+            shell.type("fg\n")
+            shell.expect("again\n")
 
 
 def test_a_step_in_another_group_is_told_of_a_loss_before_it_goes_on(

@@ -150,13 +150,17 @@ pub(crate) fn end_first_process() {
 pub(super) fn stop_own_group(signal: Signal) {
     let Ok(number) = signal::Signal::try_from(signal.0) else { return };
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    // SAFETY: the default action and the one that was there before are both valid.
-    let before = unsafe { signal::sigaction(number, &default) };
+    // An event that tells of this continuation would come when the command may be stopped again, and continue that.
+    let changed = [number, signal::Signal::SIGCONT];
+    // SAFETY: the default action and those that were there before are all valid.
+    let before = changed.map(|it| unsafe { signal::sigaction(it, &default) });
     // This is the main thread, and the kernel lets it act on the signal before the call returns.
     let _ = signal::kill(Pid::from_raw(0), number);
-    if let Ok(before) = before {
-        // SAFETY: as above.
-        let _ = unsafe { signal::sigaction(number, &before) };
+    for (number, before) in changed.into_iter().zip(before) {
+        if let Ok(before) = before {
+            // SAFETY: as above.
+            let _ = unsafe { signal::sigaction(number, &before) };
+        }
     }
 }
 
