@@ -1,11 +1,11 @@
 // Tests that nothing is locked by a client object that has not told its database: where its answer comes late or never,
 // its connection is cut, or this process is too busy to read.
 import assert from 'node:assert/strict'
-import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redlock } from 'quorlock'
+import { clientTestbed } from './support/client_testbed.mjs'
 import { IOREDIS, OPEN_NODE_REDIS } from './support/clients.mjs'
-import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
 const MOVED = { code: 'CONFIG', message: /uses database 2 .*it used database 0/ }
@@ -19,28 +19,16 @@ function keepBusy(millis) {
   while (performance.now() < end);
 }
 
-describe('a client that has not told its database', () => {
-  /** @type {import('./support/servers.mjs').Cluster} */
-  let cluster
-  /** @type {any[]} */
-  let clients = []
-  /** @type {Redlock | undefined} */
-  let redlock
-  before(async () => void (cluster = await startServers(3)))
-  beforeEach(() => cluster.reset())
-  after(() => cluster.close())
-  afterEach(async () => {
-    await redlock?.close()
-    await Promise.allSettled(clients.map(async (client) => client.disconnect()))
-  })
+const { cluster, clients, connect, redlockOf } = await clientTestbed()
 
+describe('a client that has not told its database', () => {
   /**
    * A Redlock of one client for each server.
    * @param {(url: string, options?: any) => any} make
    */
   async function connected(make, urls = cluster.urls, options = {}) {
-    clients = await Promise.all(urls.map((url) => make(url, options)))
-    redlock = new Redlock(clients)
+    await connect(make, urls, options)
+    const redlock = redlockOf()
     redlock.on('warning', ({ name }) => assert.notEqual(name, 'unknown-database'))
     return redlock
   }

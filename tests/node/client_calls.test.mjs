@@ -1,33 +1,20 @@
 // Tests what calls end with while clients have not told their databases: closed meanwhile, to go on without a lock, with
 // which error, and who is told.
 import assert from 'node:assert/strict'
-import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { NodeError, QuorumUnreachableError, Redlock } from 'quorlock'
+import { clientTestbed } from './support/client_testbed.mjs'
 import { OPEN_NODE_REDIS } from './support/clients.mjs'
-import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
-describe('a call while clients have not told their databases', () => {
-  /** @type {import('./support/servers.mjs').Cluster} */
-  let cluster
-  /** @type {any[]} */
-  let clients = []
-  /** @type {Redlock | undefined} */
-  let redlock
-  before(async () => void (cluster = await startServers(3)))
-  beforeEach(() => cluster.reset())
-  after(() => cluster.close())
-  afterEach(async () => {
-    await Promise.all(cluster.servers.map((server) => server.resume()))
-    await redlock?.close()
-    await Promise.allSettled(clients.map(async (client) => client.disconnect()))
-  })
+const { cluster, clients, connect, redlockOf } = await clientTestbed()
 
+describe('a call while clients have not told their databases', () => {
   /** @param {(url: string) => any} make */
   async function connected(make, settings = {}) {
-    clients = await Promise.all(cluster.urls.map((url) => make(url)))
-    redlock = new Redlock(clients, settings)
+    await connect(make)
+    const redlock = redlockOf(settings)
     redlock.on('warning', () => {})
     return redlock
   }
@@ -40,7 +27,7 @@ describe('a call while clients have not told their databases', () => {
       await manager.close()
       await acquiring
       assert.ok(manager.isClosed)
-      const other = (redlock = new Redlock(clients))
+      const other = redlockOf()
       await Promise.all(cluster.servers.map((server) => server.pause()))
       const begun = performance.now()
       const waiting = assert.rejects(other.acquire('b', 5000), { code: 'CLOSED' })

@@ -1,35 +1,23 @@
 // Tests what becomes of locks while ioredis connects again, and of clients that are wrong for a while.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redlock } from 'quorlock'
+import { clientTestbed } from './support/client_testbed.mjs'
 import { IOREDIS, OPEN_NODE_REDIS } from './support/clients.mjs'
-import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
 /** Longer than locks go without asking again. */
 const A_SECOND = 1100
 
-describe('a client that changes', () => {
-  /** @type {import('./support/servers.mjs').Cluster} */
-  let cluster
-  /** @type {any[]} */
-  let clients = []
-  /** @type {Redlock | undefined} */
-  let redlock
-  before(async () => void (cluster = await startServers(3)))
-  beforeEach(() => cluster.reset())
-  after(() => cluster.close())
-  afterEach(async () => {
-    await redlock?.close()
-    await Promise.allSettled(clients.map(async (client) => client.disconnect()))
-  })
+const { cluster, clients, connect, redlockOf } = await clientTestbed()
 
+describe('a client that changes', () => {
   /** @param {(url: string, options?: any) => any} make */
   async function connected(make) {
-    clients = await Promise.all(cluster.urls.map((url) => make(url)))
-    redlock = new Redlock(clients)
+    await connect(make)
+    const redlock = redlockOf()
     return redlock
   }
 
@@ -49,7 +37,7 @@ describe('a client that changes', () => {
     it(`has no vote while it sends commands to another database: ${name}`, async () => {
       await connected(make)
       await Promise.all(clients.map((client) => client.select(2)))
-      redlock = new Redlock(clients)
+      const redlock = redlockOf()
       await (await redlock.acquire('a', 5000)).release()
       for (const status of ['connecting', 'connect']) {
         const event = once(clients[2], status)
@@ -78,12 +66,11 @@ describe('a client that changes', () => {
       const proxy = await cluster.servers[2]?.proxy()
       assert.ok(proxy)
       const urls = [...cluster.urls.slice(0, 2), proxy.url]
-      clients = urls.map((url) =>
-        make(url, { retryStrategy: (/** @type {number} */ n) => (n < 4 ? 20 : 2000) }),
-      )
+      const retryStrategy = (/** @type {number} */ n) => (n < 4 ? 20 : 2000)
+      await connect(make, urls, { retryStrategy })
       for (const client of clients) client.on('error', () => {})
       await Promise.all(clients.map((client) => client.select(2)))
-      const manager = (redlock = new Redlock(clients))
+      const manager = redlockOf()
       await (await manager.acquire('a', 5000)).release()
       await proxy.refuse()
       // Healed during a long delay, so that it has not connected again before the lock is asked for.
@@ -104,10 +91,14 @@ describe('a client that changes', () => {
     it(`is waited for while it is not connected, as long as the call waits: ${name}`, async () => {
       const proxies = await Promise.all(cluster.servers.map((server) => server.proxy()))
       const retryStrategy = (/** @type {number} */ n) => (n < 4 ? 20 : 2500)
-      clients = proxies.map(({ url }) => make(url, { retryStrategy }))
+      await connect(
+        make,
+        proxies.map(({ url }) => url),
+        { retryStrategy },
+      )
       for (const client of clients) client.on('error', () => {})
       await Promise.all(clients.map((client) => client.select(2)))
-      redlock = new Redlock(clients)
+      const redlock = redlockOf()
       await (await redlock.acquire('a', 5000)).release()
       for (const proxy of proxies) await proxy.refuse()
       await eventually(() => clients.every(({ retryAttempts }) => retryAttempts > 3))
@@ -121,10 +112,10 @@ describe('a client that changes', () => {
     it(`is not asked before it is ready: ${name}`, async () => {
       await cluster.servers[0]?.pause()
       try {
-        clients = [make(String(cluster.urls[0]))]
+        await connect(make, cluster.urls.slice(0, 1))
         clients[0].on('error', () => {})
         await eventually(() => clients[0].status === 'connect')
-        redlock = new Redlock(clients, { retryCount: 0 })
+        const redlock = redlockOf({ retryCount: 0 })
         await assert.rejects(redlock.acquire('a', 5000), { code: 'QUORUM_UNREACHABLE' })
         assert.equal(clients[0].offlineQueue.length, 0)
       } finally {

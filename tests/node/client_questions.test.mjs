@@ -2,44 +2,25 @@
 // questions keep none of them in memory.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { after, afterEach, before, beforeEach, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { Redlock } from 'quorlock'
+import { clientTestbed } from './support/client_testbed.mjs'
 import { IOREDIS, OPEN_NODE_REDIS } from './support/clients.mjs'
-import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
 setFlagsFromString('--expose-gc')
 const gc = runInNewContext('gc')
 
+const { cluster, clients, redlocks, connect, redlockOf } = await clientTestbed()
+
 describe('the question to a client', () => {
-  /** @type {import('./support/servers.mjs').Cluster} */
-  let cluster
-  /** @type {any[]} */
-  let clients = []
-  /** @type {Redlock[]} */
-  let redlocks = []
-  before(async () => void (cluster = await startServers(3)))
-  beforeEach(() => cluster.reset())
-  after(() => cluster.close())
-  afterEach(async () => {
-    for (const redlock of redlocks.splice(0)) await redlock.close()
-    await Promise.allSettled(clients.map(async (client) => client.disconnect()))
-  })
-
-  /** @param {import('quorlock').Settings | object} settings */
-  function redlockOf(settings = {}) {
-    const redlock = new Redlock(clients, settings)
-    redlocks.push(redlock)
-    return redlock
-  }
-
   for (const [name, make] of OPEN_NODE_REDIS) {
     it(`is one for many Redlocks: ${name}`, async () => {
       const [server] = cluster.servers
-      clients = [await make(String(server?.url), { commandsQueueMaxLength: 20 })]
+      await connect(make, [String(server?.url)], { commandsQueueMaxLength: 20 })
       await server?.pause()
       const late = Array.from({ length: 30 }, () =>
         redlockOf().acquire('a', 5000, { timeout: 100 }),
@@ -55,7 +36,7 @@ describe('the question to a client', () => {
     })
 
     it(`is asked again for those who came after it was sent: ${name}`, async () => {
-      clients = await Promise.all(cluster.urls.map((url) => make(url)))
+      await connect(make)
       await Promise.all(cluster.servers.map((server) => server.pause()))
       const first = redlockOf().acquire('a', 20_000)
       const selections = Promise.all(clients.map((client) => client.select(2)))
@@ -68,7 +49,7 @@ describe('the question to a client', () => {
     })
 
     it(`keeps no Redlock in memory: ${name}`, async () => {
-      clients = await Promise.all(cluster.urls.map((url) => make(url)))
+      await connect(make)
       const busy = clients[2].sendCommand(['BLPOP', 'something', '0'])
       /** @type {WeakRef<Redlock>[]} */
       const refs = []
@@ -90,7 +71,7 @@ describe('the question to a client', () => {
   for (const [name, make] of IOREDIS)
     it(`is asked again if the one that waited for the connection was lost: ${name}`, async () => {
       const options = { autoResendUnfulfilledCommands: false, retryStrategy: () => 20 }
-      clients = cluster.urls.map((url) => make(url, options))
+      await connect(make, cluster.urls, options)
       for (const client of clients) client.blpop('something', 0).catch(() => {})
       await assert.rejects(redlockOf({ retryCount: 0 }).acquire('a', 5000), {
         code: 'QUORUM_UNREACHABLE',
@@ -108,7 +89,7 @@ describe('the question to a client', () => {
         users: { app: ['on', '>secret', '~*', '&*', '+@all', '-client'] },
       })
       const options = { username: 'app', password: 'secret', disableClientInfo: true }
-      clients = [await make(`redis://app:secret@127.0.0.1:${server?.port}`, options)]
+      await connect(make, [`redis://app:secret@127.0.0.1:${server?.port}`], options)
       await clients[0].ping()
       const redlock = redlockOf()
       redlock.on('warning', () => {})
