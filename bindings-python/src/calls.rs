@@ -101,7 +101,8 @@ impl State {
     /// One call runs no more.
     fn end(&mut self, none_runs: &Condvar) {
         self.running -= 1;
-        if self.running == 0 {
+        // Nobody waits before, and telling nobody is a system call, too.
+        if self.running == 0 && self.is_ending {
             none_runs.notify_all();
         }
     }
