@@ -281,3 +281,67 @@ def test_a_client_goes_on_whose_host_its_library_has_changed_while_the_server_mo
             await result(lock.acquire())
 
     run(kind, test())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_client_with_connections_to_another_server_than_its_settings_name_is_refused(
+    cluster3: Cluster, kind: Any
+) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        await result(client.ping())
+        client.connection_pool.connection_kwargs["port"] = cluster3[1].port
+        with pytest.raises(
+            ConfigTypeError, match=f"it has a connection to port {cluster3[0].port}, which is not"
+        ):
+            manager(kind, [client])
+        await close(client)
+
+    run(kind, test())
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("text", ["{}", " {}", "{}\n", "0{}"])
+def test_a_port_may_be_a_text(cluster3: Cluster, kind: Any, text: str) -> None:
+    async def test() -> None:
+        client = kind(host=cluster3[0].host, port=text.format(cluster3[0].port))
+        await result(client.ping())
+        for _ in range(2):
+            lock = manager(kind, [client]).lock("r")
+            assert await result(lock.acquire(timeout=5))
+            await result(lock.release())
+            await result(client.ping())
+        await close(client)
+
+    run(kind, test())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_connection_to_another_server_is_refused_when_the_settings_are_as_before(
+    cluster3: Cluster, kind: Any
+) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        lock = manager(kind, [client]).lock("r")
+        assert await result(lock.acquire())
+        await result(lock.release())
+        settings = client.connection_pool.connection_kwargs
+        settings["port"] = cluster3[1].port
+        await result(client.ping())
+        settings["port"] = cluster3[0].port
+        with pytest.raises(
+            ConfigError, match=f"has port {cluster3[1].port} on one of its connections, which"
+        ):
+            await result(lock.acquire())
+        await close(client)
+
+    run(kind, test())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_manager_that_is_made_while_the_server_moves_takes_its_usual_host(kind: Any) -> None:
+    client = kind(host="a.example", port=1)
+    client.connection_pool.connection_kwargs.update(
+        maintenance_notification_hash=1, orig_host_address="a.example", host="b.example"
+    )
+    assert "a.example:1" in repr(manager(kind, [client]))

@@ -195,9 +195,8 @@ class Watched:
         """Raise `ConfigError` if the client may use other keys by now than those that we lock."""
         if self._has_same_pool() and (moved := self._place_now()):
             raise ConfigError(
-                f"the client of {self._address} has {moved} in its settings now, which were others "
-                f"when it was given as a node: a lock would have two holders; make a new client, "
-                f"and a new Redlock"
+                f"the client of {self._address} has {moved}, which were others when it was given "
+                f"as a node: a lock would have two holders; make a new client, and a new Redlock"
             )
         if why := self._has_moved():
             raise ConfigError(
@@ -237,8 +236,10 @@ class Watched:
         """Where the client may connect to now, if that is another server."""
         then = self.connections.place
         now = place_of(self._client().connection_pool)
-        moved = [f"{name} {now[name]}" for name in now if now[name] != then[name]]
-        return ", ".join(moved) or None
+        if moved := [f"{name} {now[name]}" for name in now if now[name] != then[name]]:
+            return f"{', '.join(moved)} in its settings now"
+        place = self.connections.selections.elsewhere
+        return place and f"{place} on one of its connections"
 
     def _has_moved(self) -> str | None:
         """Why the client may use another database than that of the settings."""

@@ -13,7 +13,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 from ._errors import ConfigError, ConfigTypeError
 from ._hints import evaluated
 from ._keywords import ELSEWHERE, NOT_FOLLOWED
-from ._pools import is_handled, is_theirs, made
+from ._pools import elsewhere, inner, is_handled, is_theirs, made, place_of, settings_of
 from ._selections import is_noticing
 
 
@@ -96,7 +96,7 @@ def _client(client: Any) -> dict[str, Any]:
         raise _underivable(name, "it has no connection settings to read")
     if any("Sentinel" in base.__name__ for base in type(pool).__mro__):
         raise _underivable(name, "Sentinel decides where it connects to")
-    settings = {key: value for key, value in pool.connection_kwargs.items() if value is not None}
+    settings = {key: value for key, value in settings_of(pool).items() if value is not None}
     kind = getattr(pool, "connection_class", object)
     if not isinstance(kind, type):
         raise _underivable(name, "a function makes its connections, instead of a class")
@@ -140,6 +140,10 @@ def _refuse_what_cannot_be_told(
     database = str(settings.get("db", 0))
     if any(str(getattr(it, "db", None) or 0) != database for it in made(pool)):
         raise _unknown_database(name, "its settings were changed after it had connected")
+    usual = place_of(pool)
+    if place := next(filter(None, (elsewhere(inner(it), usual) for it in made(pool))), None):
+        reason = f"it has a connection to {place}, which is not that of its settings"
+        raise _underivable(name, reason)
 
 
 def overridden_in(client: Any) -> str | None:

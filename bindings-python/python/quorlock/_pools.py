@@ -21,13 +21,40 @@ def database_of(pool: Any) -> int:
     return int(pool.connection_kwargs.get("db") or 0)
 
 
-def place_of(pool: Any) -> dict[str, Any]:
-    """Where a pool's settings say that the server is."""
+def settings_of(pool: Any) -> dict[str, Any]:
+    """The settings of a pool's connections."""
     settings = dict(pool.connection_kwargs)
     if settings.get("maintenance_notification_hash") is not None:
         # Its server moves, and has told so: redis-py changes the host for that time.
         settings["host"] = settings.get("orig_host_address")
+    return settings
+
+
+def place_of(pool: Any) -> dict[str, Any]:
+    """Where a pool's settings say that the server is."""
+    settings = settings_of(pool)
     return {name: settings.get(name) or usual for name, usual in _PLACE.items()}
+
+
+def address_of(connection: Any) -> tuple[Any, Any, Any]:
+    """The host, the port and the path that a connection has as its own."""
+    host, port = getattr(connection, "host", None), getattr(connection, "port", None)
+    return host, port, getattr(connection, "path", None)
+
+
+def elsewhere(connection: Any, place: dict[str, Any]) -> str | None:
+    """Where a connection of a pool connects to, if that is not the place of the settings."""
+    own = dict(zip(_ADDRESS, address_of(connection)))
+    if getattr(connection, "maintenance_notification_hash", None) is not None:
+        own["host"] = connection.orig_host_address  # as above
+    moved = [it for it in _ADDRESS if own[it] and _plain(own[it]) != _plain(place[it])]
+    return ", ".join(f"{it} {own[it]}" for it in moved) or None
+
+
+def _plain(value: Any) -> str:
+    """A setting as the library reads it: a port may be a text, also with a space or a zero."""
+    text = str(value).strip()
+    return str(int(text)) if text.isdecimal() else text
 
 
 def is_of_asyncio(kind: Any) -> bool:
@@ -145,6 +172,8 @@ def _pile(pool: Any) -> Any:
 
 _LIBRARIES = {"redis", "valkey", "aioredis"}
 _PLACE = {"host": "localhost", "port": 6379, "path": None, "ssl": None}
+# : What a connection has of it: the host and the port, or the path.
+_ADDRESS = ("host", "port", "path")
 _COROUTINES = ("connect", "_connect", "on_connect", "disconnect", "read_response")
 # : The names under which their pools keep the connections that they have made.
 _MADE = ("_available_connections", "_in_use_connections", "_connections")

@@ -10,7 +10,7 @@ import copyreg
 from collections.abc import Iterable
 from typing import Any, Callable
 
-from ._pools import inner
+from ._pools import address_of, elsewhere, inner, place_of
 
 
 class Selections:
@@ -23,6 +23,11 @@ class Selections:
         """Raises `TypeError` if the class of connections cannot be extended."""
         # : How they have left it, and the classes that notice it, by those that they extend.
         self._left: set[str] = set()
+        #: Another place, to which a connection that was used connects.
+        self.elsewhere: str | None = None
+        self._place = place_of(pool)
+        # : As a connection of that place had it last: looking is all that most commands cost.
+        self._address: tuple[Any, Any, Any] | None = None
         self._kinds: dict[Any, Any] = {}
         # : As the settings and the library write the database.
         self._names = {str(database), str(pool.connection_kwargs.get("db") or 0)}
@@ -67,6 +72,11 @@ class Selections:
             self._left.add(f"has run {command}()")
         elif str(getattr(connection, "db", None) or 0) not in self._names:  # it begins with that
             self._left.add(f"has database {connection.db} as its own")
+        elif (address := address_of(connection)) != self._address:
+            if place := elsewhere(connection, self._place):
+                self.elsewhere = place
+            else:
+                self._address = address
 
 
 def original(kind: Any) -> Any:
