@@ -345,3 +345,31 @@ def test_a_manager_that_is_made_while_the_server_moves_takes_its_usual_host(kind
         maintenance_notification_hash=1, orig_host_address="a.example", host="b.example"
     )
     assert "a.example:1" in repr(manager(kind, [client]))
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("name", ["_connection_arguments", "host", "port", "path", "db"])
+def test_connections_with_an_address_of_their_own_are_refused(kind: Any, name: str) -> None:
+    pool = kind(port=1).connection_pool
+    own = property(lambda _: 2, lambda _connection, _value: None)
+    pool.connection_class = type("Mine", (pool.connection_class,), {name: own})
+    with pytest.raises(ConfigError, match=f"Mine overrides {name}; pass its address instead"):
+        manager(kind, [kind(connection_pool=pool)])
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("name", ["connection_class", "connection_kwargs"])
+def test_a_pool_with_settings_of_its_own_is_refused(kind: Any, name: str) -> None:
+    pool = kind(port=1).connection_pool
+    value = getattr(pool, name)
+    pool.__class__ = type("MyPool", (type(pool),), {name: property(lambda _: value)})
+    with pytest.raises(ConfigError, match=f"its pool MyPool overrides {name}; pass its address"):
+        manager(kind, [kind(connection_pool=pool)])
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_usual_pool_of_connections_that_sentinel_manages_is_refused(kind: Any) -> None:
+    pool = kind(port=1).connection_pool
+    pool.connection_class = SENTINELS[kind].SentinelManagedConnection
+    with pytest.raises(ConfigTypeError, match="Sentinel decides where it connects to"):
+        manager(kind, [kind(connection_pool=pool)])

@@ -94,10 +94,11 @@ def _client(client: Any) -> dict[str, Any]:
         raise _underivable(name, "a pipeline collects commands and is no client")
     if pool is None or not isinstance(getattr(pool, "connection_kwargs", None), Mapping):
         raise _underivable(name, "it has no connection settings to read")
-    if any("Sentinel" in base.__name__ for base in type(pool).__mro__):
-        raise _underivable(name, "Sentinel decides where it connects to")
     settings = {key: value for key, value in settings_of(pool).items() if value is not None}
     kind = getattr(pool, "connection_class", object)
+    bases = [base for it in (type(pool), kind) for base in getattr(it, "__mro__", ())]
+    if any("Sentinel" in base.__name__ for base in bases):
+        raise _underivable(name, "Sentinel decides where it connects to")
     if not isinstance(kind, type):
         raise _underivable(name, "a function makes its connections, instead of a class")
     kinds = {base.__name__ for base in kind.__mro__}
@@ -222,7 +223,12 @@ _CONNECTING = (
     "connect",
     "connect_check_health",
     "_connect",
+    "_connection_arguments",
     "on_connect_check_health",
+    "host",
+    "port",
+    "path",
+    "db",
 )
 # : Of a pool: what decides which connections its clients use.
 _POOLING = (
@@ -234,6 +240,8 @@ _POOLING = (
     "owns_connection",
     "reset",
     "disconnect",
+    "connection_class",
+    "connection_kwargs",
 )
 _CONNECTIONS = {"Connection", "AbstractConnection", "SSLConnection", "UnixDomainSocketConnection"}
 _LOGIN = ("db", "username", "password")
