@@ -373,3 +373,50 @@ def test_a_usual_pool_of_connections_that_sentinel_manages_is_refused(kind: Any)
     pool.connection_class = SENTINELS[kind].SentinelManagedConnection
     with pytest.raises(ConfigTypeError, match="Sentinel decides where it connects to"):
         manager(kind, [kind(connection_pool=pool)])
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_class_that_extends_the_one_of_a_client_that_was_given_is_a_class_of_ones_own(
+    cluster3: Cluster, kind: Any
+) -> None:
+    async def test() -> None:
+        given = kind.from_url(cluster3.urls[0])
+        assert await result(manager(kind, [given]).lock("r").acquire())
+        watched = given.connection_pool.connection_class
+        elsewhere = type("Elsewhere", (watched,), {"_connect": watched._connect})
+        client = kind.from_url(cluster3.urls[0])
+        client.connection_pool.connection_class = elsewhere
+        with pytest.raises(ConfigError, match="Elsewhere overrides _connect"):
+            manager(kind, [client])
+        # One with a mixin, as instrumentations make them.
+        counting = type("Counting", (type("Mixin", (), {}), watched), {})
+        client.connection_pool.connection_class = counting
+        lock = manager(kind, [client]).lock("s")
+        assert await result(lock.acquire())
+        assert issubclass(client.connection_pool.connection_class, counting)
+        await result(client.select(3))
+        with pytest.raises(ConfigError, match=r"has run select\(\)"):
+            await result(lock.acquire())
+        await close(client)
+        await close(given)
+
+    run(kind, test())
+
+
+class Extended:
+    """Where pickle finds the class of the next test by its name."""
+
+    Connection: Any = None
+
+
+def test_a_class_that_extends_a_watched_one_is_pickled_as_itself() -> None:
+    client = redis.Redis(port=1)
+    Redlock([client])
+    watched = client.connection_pool.connection_class
+    names = {"__module__": __name__, "__qualname__": "Extended.Connection"}
+    Extended.Connection = type("Connection", (watched,), names)
+    try:
+        given = pickle.loads(pickle.dumps(Extended.Connection))
+        assert given is Extended.Connection
+    finally:
+        Extended.Connection = None

@@ -87,8 +87,8 @@ def original(kind: Any) -> Any:
 
 
 def is_noticing(kind: Any) -> bool:
-    """Whether a class was made here."""
-    return type(kind) in _METACLASSES.values()
+    """Whether a class was made here, and not by a program that extends one."""
+    return _MARK in vars(kind)
 
 
 def _extended(kind: Any, note: Callable[[Any, Any], None]) -> Any:
@@ -109,7 +109,7 @@ def _extended(kind: Any, note: Callable[[Any, Any], None]) -> Any:
     methods = (send_command, pack_command, pack_commands)
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     # Without slots of its own, so that connections can change their class.
-    names = {**names, "__slots__": (), **{it.__name__: it for it in methods}}
+    names = {**names, _MARK: True, "__slots__": (), **{it.__name__: it for it in methods}}
     return _metaclass(type(kind))(kind.__name__, (kind,), names)
 
 
@@ -119,10 +119,14 @@ def _metaclass(usual: Any) -> Any:
         return usual
     if usual not in _METACLASSES:
         metaclass = type(usual.__name__, (usual,), {})
-        # A class is its own copy.
-        copyreg.pickle(metaclass, lambda kind: (copy.copy, (original(kind),)))
+        copyreg.pickle(metaclass, _reduced)
         _METACLASSES[usual] = metaclass
     return _METACLASSES[usual]
+
+
+def _reduced(kind: Any) -> str | tuple[Any, ...]:
+    # A class is its own copy. One that extends it is found by its name, as usual.
+    return (copy.copy, (original(kind),)) if is_noticing(kind) else str(kind.__qualname__)
 
 
 def _text(value: Any) -> str:
@@ -132,3 +136,5 @@ def _text(value: Any) -> str:
 
 # : Those of the classes that are made here, by those of the classes that they extend.
 _METACLASSES: dict[Any, Any] = {}
+# : What only they have.
+_MARK = "_quorlock_notices"
