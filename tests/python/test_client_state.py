@@ -16,6 +16,8 @@ import valkey
 import valkey.asyncio
 
 from quorlock import ConfigError, QuorumUnreachable, Redlock, aio
+from quorlock._asking import Connections, connections_of
+from quorlock._pools import idle_of, take
 from tests.support.cluster import Cluster
 
 BLOCKING = [redis.Redis, valkey.Valkey]
@@ -386,3 +388,22 @@ def test_a_clients_own_callback_still_reads_the_reply(cluster3: Cluster) -> None
 def told(caplog: pytest.LogCaptureFixture, notice: str) -> list[str]:
     records: list[logging.LogRecord] = caplog.records
     return [it.getMessage() for it in records if getattr(it, "notice", None) == notice]
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_question_that_ends_without_an_answer_while_somebody_looks(
+    cluster3: Cluster, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    client.ping()
+    connections, pool = connections_of(client), client.connection_pool
+    (taken,) = idle_of(pool)
+    assert take(pool, taken)  # as a question does
+
+    def end(_: Connections) -> bool:
+        pool.release(taken)
+        return False
+
+    monkeypatch.setattr(Connections, "is_asking", end)
+    assert connections.are_untold()
+    client.close()

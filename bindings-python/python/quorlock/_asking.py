@@ -70,8 +70,10 @@ class Connections:
 
     def are_untold(self) -> bool:
         """Whether the client may use a connection now that has not told its database."""
-        # In this order: a question is under way before it takes connections.
-        return bool(self._untold) and (bool(self.untold()) or self.is_asking())
+        # In this order: a question is under way before it takes connections, and it may end without
+        # an answer once it has given them back.
+        looks = (self.untold, self.is_asking, self.untold)
+        return bool(self._untold) and any(look() for look in looks)
 
     def any_is_open(self) -> bool:
         """Whether a connection is open, idle or not, that has not told its database."""
