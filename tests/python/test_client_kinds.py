@@ -106,7 +106,7 @@ def test_a_pool_that_decides_over_its_connections_is_refused(kind: Any, name: st
 
 
 class OtherQueue:
-    """A queue as gevent's, which has no mutex."""
+    """A queue without a mutex, of nobody knows whom."""
 
     def __init__(self, size: int) -> None:
         self.queue: list[Any] = []

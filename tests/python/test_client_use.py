@@ -199,26 +199,43 @@ def test_a_forked_child_asks_nothing_over_the_connections_of_its_parent(
     client.close()
 
 
-def test_greenlets_that_make_managers_over_clients(cluster3: Cluster) -> None:
+@pytest.mark.parametrize("library", ["redis", "valkey"])
+@pytest.mark.parametrize("pool", ["ConnectionPool", "BlockingConnectionPool"])
+@pytest.mark.parametrize("hub", ["gevent", "eventlet"])
+def test_greenlets_that_make_managers_over_clients(
+    cluster3: Cluster, library: str, pool: str, hub: str
+) -> None:
+    start = "spawn" if hub == "gevent" else "spawn_n"
+    patch = "from gevent import monkey; monkey.patch_all()"
     out = run(
-        """
-        import os
+        f"""
+        import os, warnings
         import quorlock
-        from gevent import monkey
-        monkey.patch_all()
-        import gevent
-        import redis
+        warnings.simplefilter("ignore")  # eventlet warns of itself
+        {patch if hub == "gevent" else "import eventlet; eventlet.monkey_patch()"}
+        import {hub}
+        import {library} as library
+
+        # Their queues of blocking pools are those of the hub.
+        pools = [
+            library.{pool}.from_url(url, max_connections=12)
+            for url in os.environ["QUORLOCK_NODES"].split(",")
+        ]
+        kind = getattr(library, "{library}".title())
+        ended = []
 
         def lock(number):
-            clients = [redis.Redis.from_url(url) for url in os.environ["QUORLOCK_NODES"].split(",")]
+            clients = [kind(connection_pool=pool) for pool in pools]
             for client in clients:
                 client.ping()
-            with quorlock.Redlock(clients) as locks, locks.lock(f"r{number}", timeout=20):
-                return "held"
+            with quorlock.Redlock(clients) as locks, locks.lock(f"r{{number}}", timeout=20):
+                ended.append("held")
 
-        jobs = [gevent.spawn(lock, number) for number in range(4)]
-        gevent.joinall(jobs)
-        print(*[job.value for job in jobs])
+        for number in range(4):
+            {hub}.{start}(lock, number)
+        while len(ended) < 4:
+            {hub}.sleep(0.01)
+        print(*ended)
         """,
         nodes=cluster3.urls,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import socket
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,15 @@ def is_handled(pool: Any) -> bool:
     if isinstance(getattr(pool, "_available_connections", None), list):
         return isinstance(getattr(pool, "_in_use_connections", None), set)
     queue = getattr(pool, "pool", None)  # of a BlockingConnectionPool
-    return hasattr(getattr(queue, "mutex", None), "__enter__") and hasattr(queue, "queue")
+    if not hasattr(getattr(queue, "mutex", None), "__enter__"):
+        # gevent and eventlet put queues of their own in the place of Python's: nothing can come
+        # between while an item is taken, as no greenlet waits in it.
+        return _is_of_hub(queue) and isinstance(getattr(queue, "queue", None), (list, deque))
+    return hasattr(queue, "queue")
+
+
+def _is_of_hub(queue: Any) -> bool:
+    return any(base.__module__.partition(".")[0] in _HUBS for base in type(queue).__mro__)
 
 
 def made(pool: Any) -> list[Any]:
@@ -160,7 +169,7 @@ def shut_down(connection: Any) -> None:
 @contextlib.contextmanager
 def _mutex(pool: Any) -> Iterator[None]:
     is_list = hasattr(pool, "_available_connections")
-    mutex: Any = getattr(pool, "_lock", None) if is_list else pool.pool.mutex
+    mutex: Any = getattr(pool, "_lock", None) if is_list else getattr(pool.pool, "mutex", None)
     with mutex if hasattr(mutex, "__enter__") else contextlib.nullcontext():
         yield
 
@@ -171,6 +180,7 @@ def _pile(pool: Any) -> Any:
 
 
 _LIBRARIES = {"redis", "valkey", "aioredis"}
+_HUBS = {"gevent", "eventlet"}
 _PLACE = {"host": "localhost", "port": 6379, "path": None, "ssl": None}
 # : What a connection has of it: the host and the port, or the path.
 _ADDRESS = ("host", "port", "path")
