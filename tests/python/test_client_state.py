@@ -121,6 +121,47 @@ def test_a_client_object_with_commands_of_its_own_is_refused(cluster3: Cluster, 
         locks.lock("r").acquire()
 
 
+class Traced:
+    """A function as wrapt makes it, for OpenTelemetry's instrumentation of one client."""
+
+    def __init__(self, usual: Any, module: str) -> None:
+        def trace(*arguments: Any, **options: Any) -> Any:
+            return usual(*arguments, **options)
+
+        trace.__module__ = module
+        self._self_wrapper = trace
+        self.__wrapped__ = usual
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self._self_wrapper(*arguments, **options)
+
+
+OPENTELEMETRY = "opentelemetry.instrumentation.redis"
+
+
+@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+def test_a_client_object_that_is_traced_is_taken(cluster3: Cluster, kind: Any) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    manager = aio.Redlock if kind in ASYNCIO else Redlock
+    before = manager([client])
+    for method in ("execute_command", "pipeline"):
+        setattr(client, method, Traced(getattr(client, method), OPENTELEMETRY))
+    after = manager([client])
+    for locks in (before, after):
+        locks._clients._watched[0].compare()
+    others = [
+        Traced(client.execute_command.__call__, OPENTELEMETRY),  # around something else
+        Traced(kind(port=1).execute_command, OPENTELEMETRY),  # of another client
+        Traced(kind.execute_command.__get__(client), "app.redis"),  # something else around it
+    ]
+    for other in others:
+        client.execute_command = other
+        with pytest.raises(ConfigError, match="another execute_command than when this Redlock"):
+            after._clients._watched[0].compare()
+        with pytest.raises(ConfigError, match="the object itself overrides execute_command"):
+            manager([client])
+
+
 @pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
 def test_settings_that_change_later_are_refused(cluster3: Cluster, kind: Any) -> None:
     client = kind.from_url(cluster3.urls[0])

@@ -6,6 +6,7 @@ read, and the client itself is never used.
 
 from __future__ import annotations
 
+import inspect
 import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple, Optional, Union
@@ -149,7 +150,20 @@ def _refuse_what_cannot_be_told(
 
 def overridden_in(client: Any) -> str | None:
     """The method for commands that was put into the object itself, if there is one."""
-    return next((method for method in _COMMANDS if method in vars(client)), None)
+    put = [method for method in _COMMANDS if method in vars(client)]
+    return next((method for method in put if not _is_traced(client, method)), None)
+
+
+def _is_traced(client: Any, method: str) -> bool:
+    """Whether it is that of the client's class, and OpenTelemetry has put a trace around it."""
+    put = vars(client)[method]
+    wrapper = getattr(put, "_self_wrapper", None)  # of wrapt, by which they do it
+    if not str(getattr(wrapper, "__module__", "")).startswith("opentelemetry."):
+        return False
+    wrapped, usual = put.__wrapped__, inspect.getattr_static(type(client), method)
+    function = getattr(wrapped, "__func__", None)
+    is_usual = function is usual or function is getattr(usual, "__wrapped__", usual)
+    return is_usual and getattr(wrapped, "__self__", None) is client
 
 
 def _overridden(kind: type, methods: Iterable[str]) -> str | None:
