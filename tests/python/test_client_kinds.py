@@ -420,3 +420,28 @@ def test_a_class_that_extends_a_watched_one_is_pickled_as_itself() -> None:
         assert given is Extended.Connection
     finally:
         Extended.Connection = None
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_pool_with_a_copied_class_of_connections_may_use_another_database(
+    cluster3: Cluster, kind: Any
+) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        lock = manager(kind, [client]).lock("r")
+        assert await result(lock.acquire())
+        await result(lock.release())
+        pool = client.connection_pool
+        settings = {**pool.connection_kwargs, "db": 3}
+        other = kind(connection_pool=type(pool)(connection_class=pool.connection_class, **settings))
+        await result(other.select(4))
+        assert await result(lock.acquire())
+        await result(lock.release())
+        # One that is put into this pool counts.
+        pool._available_connections += other.connection_pool._available_connections
+        with pytest.raises(ConfigError, match=r"has (run select\(\)|database 3 as its own), on"):
+            await result(lock.acquire())
+        await close(client)
+        await close(other)
+
+    run(kind, test())

@@ -238,7 +238,7 @@ class Watched:
         now = place_of(self._client().connection_pool)
         if moved := [f"{name} {now[name]}" for name in now if now[name] != then[name]]:
             return f"{', '.join(moved)} in its settings now"
-        place = self.connections.selections.elsewhere
+        place = self.connections.selections.elsewhere()
         return place and f"{place} on one of its connections"
 
     def _has_moved(self) -> str | None:

@@ -5,12 +5,14 @@ Owns the classes of a pool's connections. It must not know what follows from suc
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import copyreg
+import weakref
 from collections.abc import Iterable
 from typing import Any, Callable
 
-from ._pools import address_of, elsewhere, inner, place_of
+from ._pools import address_of, elsewhere, idle_of, inner, made, place_of
 
 
 class Selections:
@@ -22,9 +24,11 @@ class Selections:
     def __init__(self, pool: Any, database: int) -> None:
         """Raises `TypeError` if the class of connections cannot be extended."""
         # : How they have left it, and the classes that notice it, by those that they extend.
-        self._left: set[str] = set()
-        #: Another place, to which a connection that was used connects.
-        self.elsewhere: str | None = None
+        self._left: set[Left] = set()
+        # : Connections of other pools, which have the same class, and in which way these have left:
+        # : some versions of the libraries put every connection that is given back into a pool.
+        self._strays: list[tuple[Any, Left]] = []
+        self._made: Callable[[], list[Any]] = lambda: made(pool) + idle_of(pool)
         self._place = place_of(pool)
         # : As a connection of that place had it last: looking is all that most commands cost.
         self._address: tuple[Any, Any, Any] | None = None
@@ -54,7 +58,23 @@ class Selections:
 
     def first(self) -> str | None:
         """One of the ways in which a connection has left; `None` if there was none."""
-        return min(self._left, default=None)
+        return self._first(is_moved=False)
+
+    def elsewhere(self) -> str | None:
+        """Another place, to which a connection that was used connects."""
+        return self._first(is_moved=True)
+
+    def _first(self, *, is_moved: bool) -> str | None:
+        for stray in list(self._strays):
+            connection, left = stray[0](), stray[1]
+            if connection is None or self._has(connection):
+                with contextlib.suppress(ValueError):  # another thread was quicker
+                    self._strays.remove(stray)
+                self._left |= set() if connection is None else {left}
+        return min((how for moved, how in list(self._left) if moved == is_moved), default=None)
+
+    def _has(self, connection: Any) -> bool:
+        return any(inner(it) is connection for it in self._made())
 
     def _noticing(self, kind: Any) -> Any:
         """A class as the given one, which notices what is sent."""
@@ -69,14 +89,22 @@ class Selections:
         if command == "select":
             words += [_text(it) for it in args[1:]]
         if command == "reset" or (command == "select" and " ".join(words[1:]) not in self._names):
-            self._left.add(f"has run {command}()")
+            self._leave(connection, (False, f"has run {command}()"))
         elif str(getattr(connection, "db", None) or 0) not in self._names:  # it begins with that
-            self._left.add(f"has database {connection.db} as its own")
+            self._leave(connection, (False, f"has database {connection.db} as its own"))
         elif (address := address_of(connection)) != self._address:
             if place := elsewhere(connection, self._place):
-                self.elsewhere = place
+                self._leave(connection, (True, place))
             else:
                 self._address = address
+
+    def _leave(self, connection: Any, left: Left) -> None:
+        if any(it() is connection and other == left for it, other in list(self._strays)):
+            return
+        if self._has(connection):
+            self._left.add(left)
+        else:
+            self._strays.append((weakref.ref(connection), left))
 
 
 def original(kind: Any) -> Any:
@@ -134,6 +162,8 @@ def _text(value: Any) -> str:
     return bytes(value).decode(errors="replace") if is_raw else str(value)
 
 
+#: A way in which a connection has left: whether that is another place, and its text.
+Left = tuple[bool, str]
 # : Those of the classes that are made here, by those of the classes that they extend.
 _METACLASSES: dict[Any, Any] = {}
 # : What only they have.
