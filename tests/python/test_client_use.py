@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,9 @@ import redis.asyncio
 import valkey
 import valkey.asyncio
 
-from quorlock import ConfigError, Redlock, aio
+from quorlock import ConfigError, QuorumUnreachable, Redlock, aio
+from quorlock._asking import connections_of
+from quorlock._questions import Question
 from tests.python.programs import run
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -240,3 +244,57 @@ def test_greenlets_that_make_managers_over_clients(
         nodes=cluster3.urls,
     )
     assert out == "held held held held"
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_signal_handler_begins_the_question_of_the_caller_that_it_has_interrupted(
+    cluster3: Cluster, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    client.ping()
+    usual, waited = Question.begin, list[float]()
+
+    def begin(question: Question) -> None:
+        if not waited:
+            waited.append(0.0)
+            before = time.monotonic()
+            Redlock([client])  # as in a handler
+            waited[0] = time.monotonic() - before
+        usual(question)
+
+    monkeypatch.setattr(Question, "begin", begin)
+    Redlock([client])
+    assert waited[0] < 0.5
+    client.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_calls_that_time_out_leave_nothing_to_wake(cluster3: Cluster, kind: Any) -> None:
+    client = kind.from_url(cluster3.urls[0], socket_timeout=None)
+    client.ping()
+    cluster3[0].pause()
+    try:
+        lock = Redlock([client]).lock("r")
+        for _ in range(3):
+            with pytest.raises(QuorumUnreachable):
+                lock.acquire(timeout=0.01)
+        (question,) = connections_of(client)._questions
+        assert question._wakers == []
+    finally:
+        cluster3[0].resume()
+    eventually(lambda: lock.acquire(timeout=5))
+    client.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_no_thread_is_started_when_the_interpreter_ends(
+    cluster3: Cluster, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    client.ping()
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    lock = Redlock([client]).lock("r")
+    with pytest.raises(QuorumUnreachable, match=r"which database it uses \(the interpreter ends\)"):
+        lock.acquire(timeout=0.1)
+    monkeypatch.undo()
+    client.close()

@@ -108,8 +108,10 @@ class Connections:
                 begun += [Question(self, loop) for loop in loops]
                 self._questions += begun
                 under_way = [it for it in self._questions if it.is_under_way()]
-            for question in begun:
-                question.begin()  # without the mutex: with gevent, others may run meanwhile
+            # Without the mutex: with gevent, others may run meanwhile. Also those of a caller that
+            # this signal handler has interrupted.
+            for question in under_way:
+                question.begin()
         except BaseException:  # of a signal handler: nobody else begins them
             for question in begun:
                 question.stop()

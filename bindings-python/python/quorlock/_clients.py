@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures import FIRST_COMPLETED
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ._asking import changing, connections_of
@@ -16,7 +16,7 @@ from ._errors import ConfigError, QuorumUnreachable
 from ._nodes import overridden_in
 from ._notices import warn
 from ._pools import database_of, place_of
-from ._questions import Question
+from ._questions import Question, wait_for_one
 
 if TYPE_CHECKING:
     from ._native import Manager
@@ -277,7 +277,7 @@ class Watched:
 def _wait(questions: list[Question], seconds: float) -> None:
     """Wait until one is answered, or for that time if there are none."""
     if questions:
-        wait([it.answered for it in questions], seconds, FIRST_COMPLETED)
+        wait_for_one(questions, seconds)
     else:
         time.sleep(seconds)
 

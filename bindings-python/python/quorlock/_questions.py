@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import sys
 import threading
 import time
 from collections.abc import Coroutine
@@ -85,6 +86,11 @@ class Question:
         self._proof = float("-inf")
         self._stepped_at = time.monotonic()
         self._mutex = threading.Lock()
+        # : What wakes the callers that wait: plain locks, which are held by nobody while a signal
+        # : handler runs, that may wait as well.
+        self._wakers: list[Any] = []
+        # : Held once it has begun.
+        self._once = threading.Lock()
         self._waits: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] = {}
 
     def is_under_way(self) -> bool:
@@ -118,6 +124,8 @@ class Question:
 
     def begin(self) -> None:
         """Ask, and return at once: a client may wait for a server that hangs without an end."""
+        if not self._once.acquire(blocking=False):
+            return
         try:
             if self.loop is None:
                 self._start(self._ask_by_threads)
@@ -138,6 +146,8 @@ class Question:
         begun.add_done_callback(lambda _: self.stop())  # if it was cancelled before it began
 
     def _start(self, ask: Callable[[], None]) -> None:
+        if sys.is_finalizing():  # `start` would wait for a thread that never runs
+            raise RuntimeError("the interpreter ends")
         threading.Thread(target=ask, name="quorlock-clients", daemon=True).start()
 
     def _ask_by_threads(self) -> None:
@@ -296,8 +306,26 @@ class Question:
         if self._begins_no_more and not self._under_way and not self.answered.done():
             with contextlib.suppress(InvalidStateError):  # another thread was quicker
                 self.answered.set_result(None)
+            for waker in list(self._wakers):
+                with contextlib.suppress(RuntimeError):  # it was woken before
+                    waker.release()
             self._asked.clear()
             self._asker.end()
+
+
+def wait_for_one(questions: list[Question], seconds: float) -> None:
+    """Wait until one has ended."""
+    waker = threading.Lock()
+    waker.acquire()
+    try:
+        for question in questions:
+            question._wakers.append(waker)
+        if not any(it.answered.done() for it in questions):
+            waker.acquire(timeout=seconds)
+    finally:
+        for question in questions:
+            with contextlib.suppress(ValueError):
+                question._wakers.remove(waker)
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:
