@@ -445,3 +445,11 @@ def test_a_pool_with_a_copied_class_of_connections_may_use_another_database(
         await close(other)
 
     run(kind, test())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_pool_object_with_methods_of_its_own_is_refused(kind: Any) -> None:
+    client, other = kind(port=1), kind(port=2)
+    client.connection_pool.make_connection = other.connection_pool.make_connection
+    with pytest.raises(ConfigError, match="the object of its pool overrides make_connection; pass"):
+        manager(kind, [client])

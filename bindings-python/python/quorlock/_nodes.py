@@ -128,8 +128,10 @@ def _refuse_what_cannot_be_told(
     if method := _overridden(pool.connection_class, _CONNECTING):
         its = f"its class of connections {pool.connection_class.__name__}"
         raise _unknown_database(name, f"{its} overrides {method}")
-    if method := _overridden(type(pool), _POOLING):
+    if method := _overridden(type(pool), (*_POOLING, *_SETTINGS)):
         raise _unknown_database(name, f"its pool {type(pool).__name__} overrides {method}")
+    if method := next((it for it in _POOLING if it in vars(pool)), None):
+        raise _unknown_database(name, f"the object of its pool overrides {method}")
     if not is_handled(pool):
         its = f"its pool {type(pool).__name__}"
         raise _unknown_database(name, f"{its} does not keep its connections as usual")
@@ -254,9 +256,8 @@ _POOLING = (
     "owns_connection",
     "reset",
     "disconnect",
-    "connection_class",
-    "connection_kwargs",
 )
+_SETTINGS = ("connection_class", "connection_kwargs")
 _CONNECTIONS = {"Connection", "AbstractConnection", "SSLConnection", "UnixDomainSocketConnection"}
 _LOGIN = ("db", "username", "password")
 _TLS = (
