@@ -129,13 +129,53 @@ def test_a_pool_that_keeps_its_connections_elsewhere_is_refused(kind: Any) -> No
 
 
 @pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("name", ["__init__", "connect", "_connect", "on_connect"])
+@pytest.mark.parametrize("name", ["connect", "_connect", "on_connect"])
 def test_connections_that_connect_in_their_own_way_are_refused(kind: Any, name: str) -> None:
     pool = kind(port=1).connection_pool
     usual = pool.connection_class
     pool.connection_class = type("Mine", (usual,), {name: getattr(usual, name)})
     with pytest.raises(ConfigError, match=f"Mine overrides {name}"):
         manager(kind, [kind(connection_pool=pool)])
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("setting", [{"port": 2}, {"host": "other"}, {"db": 3}, {"nonsense": 1}])
+def test_connections_that_are_made_with_other_settings_are_refused(
+    kind: Any, setting: dict[str, Any]
+) -> None:
+    pool = kind(port=1).connection_pool
+    usual = pool.connection_class
+
+    def make(self: Any, **settings: Any) -> None:
+        usual.__init__(self, **{**settings, **setting})
+
+    pool.connection_class = type("Mine", (usual,), {"__init__": make})
+    with pytest.raises(ConfigError, match="Mine overrides __init__, and does not keep"):
+        manager(kind, [kind(connection_pool=pool)])
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_connections_may_be_made_with_other_settings_than_their_place(
+    cluster3: Cluster, kind: Any
+) -> None:
+    async def test() -> None:
+        clients = [kind.from_url(url) for url in cluster3.urls]
+        for client in clients:
+            pool = client.connection_pool
+            usual = pool.connection_class
+
+            def make(self: Any, usual: Any = usual, **settings: Any) -> None:
+                usual.__init__(self, **{**settings, "client_name": "mine"})
+
+            pool.connection_class = type("Mine", (usual,), {"__init__": make})
+        lock = manager(kind, clients).lock("r")
+        assert await result(lock.acquire())
+        assert await result(clients[0].get("r"))
+        await result(lock.release())
+        for client in clients:
+            await close(client)
+
+    run(kind, test())
 
 
 @pytest.mark.parametrize("kind", ALL)

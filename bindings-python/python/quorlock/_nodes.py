@@ -14,7 +14,16 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 from ._errors import ConfigError, ConfigTypeError
 from ._hints import evaluated
 from ._keywords import ELSEWHERE, NOT_FOLLOWED
-from ._pools import elsewhere, inner, is_handled, is_theirs, made, place_of, settings_of
+from ._pools import (
+    database_of,
+    elsewhere,
+    inner,
+    is_handled,
+    is_theirs,
+    made,
+    place_of,
+    settings_of,
+)
 from ._selections import is_noticing
 
 
@@ -125,9 +134,11 @@ def _refuse_what_cannot_be_told(
     for kind, methods in ((type(client), _COMMANDS), (pool.connection_class, _SENDING)):
         if method := _overridden(kind, methods):
             raise _unknown_keys(name, f"its class {kind.__name__} overrides {method}")
+    its = f"its class of connections {pool.connection_class.__name__}"
     if method := _overridden(pool.connection_class, _CONNECTING):
-        its = f"its class of connections {pool.connection_class.__name__}"
         raise _unknown_database(name, f"{its} overrides {method}")
+    if _overridden(pool.connection_class, ["__init__"]) and not _keeps_place(pool):
+        raise _unknown_database(name, f"{its} overrides __init__, and does not keep the settings")
     if method := _overridden(type(pool), (*_POOLING, *_SETTINGS)):
         raise _unknown_database(name, f"its pool {type(pool).__name__} overrides {method}")
     if method := next((it for it in _POOLING if it in vars(pool)), None):
@@ -148,6 +159,20 @@ def _refuse_what_cannot_be_told(
     if place := next(filter(None, (elsewhere(inner(it), usual) for it in made(pool))), None):
         reason = f"it has a connection to {place}, which is not that of its settings"
         raise _underivable(name, reason)
+
+
+def _keeps_place(pool: Any) -> bool:
+    """Whether a connection that is made goes where the settings say. It is never connected."""
+    try:
+        connection = inner(pool.connection_class(**pool.connection_kwargs))
+    except Exception:  # noqa: BLE001 - of a program's own class
+        return False
+    functions = ("redis_connect_func", "valkey_connect_func")
+    return (
+        elsewhere(connection, place_of(pool)) is None
+        and int(getattr(connection, "db", None) or 0) == database_of(pool)
+        and not any(getattr(connection, it, None) for it in functions)
+    )
 
 
 def overridden_in(client: Any) -> str | None:
@@ -235,7 +260,6 @@ _COMMANDS = (
 _SENDING = ("on_connect", "send_command", "pack_command", "pack_commands")
 # : Where it may connect to another server, or select a database.
 _CONNECTING = (
-    "__init__",
     "connect",
     "connect_check_health",
     "_connect",
