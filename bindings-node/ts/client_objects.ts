@@ -15,6 +15,8 @@ export interface ClientObject {
   now(): Place
   /** Whether it follows what it selects, so that {@link now} tells it. */
   readonly follows: boolean
+  /** Where it goes when it connects again, in words. */
+  server(): string
   /** Its user name and password now. */
   login(): readonly [unknown, unknown]
   /**
@@ -74,10 +76,16 @@ function ofIoredis(client: Record<string, unknown>): ClientObject {
     const condition = client['prevCondition'] ?? client['condition']
     return asObject(condition)?.['select'] ?? options['db']
   }
+  // What its TLS settings say of the server goes before the rest.
+  const server = (): Record<string, unknown> => ({
+    ...options,
+    ...placeIn(asObject(options['tls'])),
+  })
   return {
-    read: () => readParts(options, options['path'], selected()),
+    read: () => readParts(server(), server()['path'], selected()),
     now: () => placeOf(selected(), options['keyPrefix']),
     follows: true,
+    server: () => inWords(server()),
     login: () => [options['username'], options['password']],
     // It begins each connection with what it says itself: only a SELECT that it has not noticed is asked for.
     connection: () => (isElsewhere(client) ? 0 : canAskIoredis(client) ? 1 : undefined),
@@ -134,7 +142,7 @@ function ofNodeRedis(client: object, object: Record<string, unknown>): ClientObj
   // Versions without prefixes accept the option and ignore it.
   const prefix = (): unknown => ('_keyPrefix' in client ? options['keyPrefix'] : undefined)
   const read = (): NodeSpec => {
-    const socket = asObject(options['socket']) ?? {}
+    const socket = socketOf(object, options)
     const { username, password } = options
     const keyPrefix = prefix()
     const tls = socket['tls'] === true ? socket : socket['tls']
@@ -145,12 +153,49 @@ function ofNodeRedis(client: object, object: Record<string, unknown>): ClientObj
     read,
     now: () => placeOf(options['database'], prefix()),
     follows: false,
+    server: () => (hasCopied(object) ? '' : inWords(socketOf(object, options))),
     login: () => [options['username'], options['password']],
     connection: () => connectionOfNodeRedis(object),
     link: () => connectionOfNodeRedis(object) || undefined,
     mayAsk: () => object['isOpen'] === true,
     ask: () => askNodeRedis(object, options),
   }
+}
+
+/**
+ * Where a client of node-redis connects to. It writes the server of its URL into the `socket` that it was given, and other
+ * clients that were given the same object do so, too.
+ */
+function socketOf(
+  client: Record<string, unknown>,
+  options: Record<string, unknown>,
+): Record<string, unknown> {
+  const socket = asObject(options['socket']) ?? {}
+  const named = serverIn(options['url'], socket)
+  const isSame = Object.entries(named).every(([name, value]) => value === socket[name])
+  if (isSame || hasCopied(client)) return { ...socket, ...named }
+  throw unusable(
+    `the client of ${inWords(named)} shares its socket options with one of ${inWords(socket)}, and connects to that as well; ` +
+      'give each client an object of its own',
+  )
+}
+
+/** The server that a URL names, whatever the `socket` of its client says. */
+function serverIn(url: unknown, socket: Record<string, unknown>): Record<string, unknown> {
+  if (typeof url !== 'string') return {}
+  const path = /^unix:\/\/(?:[^@/]*@)?(\/[^?#]*)/.exec(url)?.[1]
+  if (path !== undefined) return { path: decodeURIComponent(path) }
+  if (socket['path'] != null) return {}
+  const { hostname, port } = new URL(url)
+  const isHost = [hostname, hostname.replace(/^\[(.*)\]$/, '$1')].includes(String(socket['host']))
+  const host = isHost ? socket['host'] : hostname.replace(/^\[(.*)\]$/, '$1')
+  if (port !== '') return { host, port: Number(port) }
+  return isHost ? { host } : { host, port: undefined }
+}
+
+/** Whether a client of node-redis connects by a copy of its options: since version 5. */
+function hasCopied(client: Record<string, unknown>): boolean {
+  return 'socketEpoch' in client
 }
 
 function connectionOfNodeRedis(client: Record<string, unknown>): number | undefined {
@@ -187,6 +232,16 @@ function databaseIn(info: unknown): number {
   const found = /(?:^| )db=(\d+)/.exec(String(info))
   if (found === null) throw new Error('the reply to CLIENT INFO names no database')
   return Number(found[1])
+}
+
+/** Of the settings of `tls.connect`, those that say where to connect to. */
+function placeIn(tls: Record<string, unknown> | undefined): Record<string, unknown> {
+  const named = ['host', 'port', 'path'].filter((name) => tls?.[name] !== undefined)
+  return Object.fromEntries(named.map((name) => [name, tls?.[name]]))
+}
+
+function inWords({ host, port, path }: Record<string, unknown>): string {
+  return path ? String(path) : `${String(host ?? 'localhost')}:${String(port ?? 6379)}`
 }
 
 function placeOf(db: unknown, keyPrefix: unknown): Place {

@@ -38,6 +38,7 @@ export class WatchedClient implements Asker {
   readonly #listener: WatchListener
   readonly #questions: Questions
   readonly #login: readonly [unknown, unknown]
+  readonly #server: string
   /** The connection over which it told its database, or the server refused to tell it; 0 if it has to be asked. */
   #toldBy = 0
   /** Whether a question to it is on its way. */
@@ -60,6 +61,7 @@ export class WatchedClient implements Asker {
     this.place = client.object.now()
     this.lockedDb = this.place.db
     this.#login = client.object.login()
+    this.#server = client.object.server()
     this.#questions = questionsTo(client.given, client.object)
     this.#address = address
     this.#listener = listener
@@ -149,6 +151,12 @@ export class WatchedClient implements Asker {
     const { place } = this
     if (now.keyPrefix !== place.keyPrefix || (object.follows && now.db !== place.db))
       throw new ConfigError(this.#hasMoved(now))
+    const server = object.server()
+    if (server !== this.#server)
+      throw new ConfigError(
+        `the client of ${this.address} connects to ${server} from now on: a lock would have two holders; ` +
+          'make a new Redlock',
+      )
     const [username, password] = object.login()
     if (username === this.#login[0] && password === this.#login[1]) return
     this.#warnOnce(

@@ -1,4 +1,4 @@
-// Tests that the present key prefix and credentials of a client object count, not its first options.
+// Tests that the present server, key prefix and credentials of a client object count, not its first options.
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { Redis } from 'ioredis'
@@ -75,4 +75,51 @@ describe('the credentials of a client', () => {
     assert.match(warning.message, /^redis:\/\/127\.0\.0\.1:1: .* make a new Redlock$/)
     assert.ok(!warning.message.includes('secret'))
   })
+})
+
+describe('the server of a client', () => {
+  const urls = ['redis://a:7001', 'redis://[::1]:7002', 'redis://c']
+  /** @param {Redlock} redlock */
+  const addresses = (redlock) => redlock.nodes.map(({ address }) => address)
+
+  for (const [name, { createClient }] of NODE_REDIS.slice(1)) {
+    it(`is that of its URL, where other clients have the same socket options: ${name}`, () => {
+      const socket = { connectTimeout: 1000 }
+      const clients = urls.map((url) => createClient({ url, socket }))
+      createClient({ url: 'redis://d:7004', socket })
+      clients[0].duplicate({ url: 'redis://e:7005' })
+      assert.deepEqual(addresses(new Redlock(clients)), [...urls.slice(0, 2), 'redis://c:6379'])
+      const { host, port } = { host: 'f', port: 7006 }
+      const without = createClient({ socket: { host, port } })
+      assert.deepEqual(addresses(new Redlock([without])), ['redis://f:7006'])
+    })
+  }
+
+  it('cannot be told where node-redis 4 connects to that of another client', async () => {
+    const [[, { createClient }]] = any(NODE_REDIS)
+    const socket = { connectTimeout: 1000 }
+    const [first, last] = ['redis://a:7001', 'redis://b:7002'].map((url) =>
+      createClient({ url, socket }),
+    )
+    assert.throws(() => new Redlock([first]), { code: 'CONFIG', message: /shares its socket opt/ })
+    const redlock = new Redlock([last])
+    first.duplicate({ url: 'redis://d:7004' })
+    await assert.rejects(redlock.acquire('r', 1000), { code: 'CONFIG', message: /shares its/ })
+  })
+
+  for (const [name, make] of IOREDIS) {
+    it(`stays the same: ${name}`, async () => {
+      const client = make('redis://a', { lazyConnect: true })
+      const redlock = new Redlock([client])
+      client.options.host = 'b'
+      const message = /the client of redis:\/\/a:6379 connects to b:6379 from now on/
+      await assert.rejects(redlock.acquire('r', 1000), { code: 'CONFIG', message })
+    })
+
+    it(`may be named by the settings of TLS: ${name}`, () => {
+      const tls = { host: 'b', port: 7002 }
+      const client = make('redis://a:7001', { lazyConnect: true, tls })
+      assert.deepEqual(addresses(new Redlock([client])), ['rediss://b:7002'])
+    })
+  }
 })
