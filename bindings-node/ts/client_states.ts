@@ -8,7 +8,7 @@ import { ConfigError, QuorumUnreachableError } from './errors'
 import { uptime } from './event_loop'
 import type { Operation } from './failures'
 import { type Failure, native, type NativeLease, type NodeVote } from './native'
-import { orAborted, reasonOf } from './signals'
+import { onAbort, orAborted, reasonOf } from './signals'
 import { WatchedClient, type WatchListener } from './watched_client'
 
 /** What a check reports besides errors: `index` is the node's. */
@@ -36,6 +36,8 @@ export interface Call {
   readonly patience?: () => number | null
   /** Whether it goes on where too few have told: the native half then finds no quorum. */
   readonly proceeds?: boolean
+  /** Nobody waits for it any more when this aborts. */
+  readonly signal?: AbortSignal | undefined
 }
 
 /** The client objects of one Redlock. */
@@ -90,11 +92,11 @@ export class ClientStates {
    * {@link QuorumUnreachableError} if no majority has told it in time, unless `call` proceeds without one.
    */
   check(call: Call): Promise<void> | undefined {
-    const asking = this.#check(call.patience)
+    const asking = this.#check(call.patience, call.signal)
     return asking && this.#explain(asking, call)
   }
 
-  #check(patience?: () => number | null): Promise<void> | undefined {
+  #check(patience?: () => number | null, signal?: AbortSignal): Promise<void> | undefined {
     if (this.#watched.length === 0 || this.#listener.isClosed()) return undefined
     for (const client of this.#watched) client.check()
     const isDue = uptime() - this.#askedAt >= ASK_AGAIN_AFTER
@@ -103,7 +105,7 @@ export class ClientStates {
     if (this.#isReady()) return void this.#decide()
     const limit = patience?.() ?? PATIENCE
     if (limit < PATIENCE) return this.#hear(limit)
-    if (limit > PATIENCE && this.#areAway()) return this.#hearAll(limit)
+    if (limit > PATIENCE && this.#areAway()) return this.#hearAll(limit, signal)
     if (this.#hearing === undefined) {
       this.#heardSince = uptime()
       this.#hearing = this.#hear(PATIENCE).finally(() => (this.#hearing = undefined))
@@ -155,13 +157,14 @@ export class ClientStates {
    * Waits for the clients that were asked: for all of them a moment, because one may be busy with a command that
    * blocks, and for a majority `millis` milliseconds.
    */
-  async #hear(millis: number): Promise<void> {
+  async #hear(millis: number, signal?: AbortSignal): Promise<void> {
     await new Promise<void>((resolve) => {
       const look = (): void => {
         if (this.#isReady() || this.#listener.isClosed()) end()
       }
       const end = (): void => {
         cancel()
+        unlisten?.()
         this.#waits.delete(look)
         resolve()
       }
@@ -170,27 +173,31 @@ export class ClientStates {
         look()
       }
       const cancel = afterFree(millis, end, again)
+      const unlisten = signal && onAbort(signal, end)
       this.#waits.add(look)
     })
-    if (this.#listener.isClosed()) return
+    if (this.#listener.isClosed() || signal?.aborted) return
     for (const client of this.#watched) client.check()
     this.#decide(millis)
   }
 
   /** Waits for longer, as too few clients are connected: a wait for all callers is a second at most. */
-  async #hearAll(millis: number): Promise<void> {
+  async #hearAll(millis: number, signal?: AbortSignal): Promise<void> {
     for (let left = millis; ; left -= PATIENCE) {
       try {
-        return await this.#hear(Math.min(left, PATIENCE))
+        return await this.#hear(Math.min(left, PATIENCE), signal)
       } catch (error) {
-        if (!(error instanceof Untold) || left <= PATIENCE) throw error
+        if (!(error instanceof Untold)) throw error
+        if (left <= PATIENCE) throw this.#unreachable(millis)
       }
     }
   }
 
   /** Whether too few clients are connected for a majority to tell. */
   #areAway(): boolean {
-    return this.#untold().filter(({ object }) => !object.mayAsk()).length * 2 >= this.#size
+    return (
+      this.#untold().filter(({ object }) => object.link() === undefined).length * 2 >= this.#size
+    )
   }
 
   /** What is known now lets a lock be made, or is an error: after `millis` milliseconds. */

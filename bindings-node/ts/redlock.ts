@@ -166,7 +166,7 @@ export class Redlock extends Emitter {
     if (signal?.aborted) throw reasonOf(signal)
     const patience = (): number | null => native.callPatience(this.#native, millis, given)
     const proceeds = (given?.['onUnreachable'] ?? this.settings.onUnreachable) === 'proceed'
-    const call: Call = { resources: names, operation: 'acquire', patience, proceeds }
+    const call: Call = { resources: names, operation: 'acquire', patience, proceeds, signal }
     const asking = this.#states.check(call)
     const waited = asking === undefined ? 0 : await timed(asking, signal)
     const start = (id: number): void =>

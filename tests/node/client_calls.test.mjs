@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { NodeError, QuorumUnreachableError, Redlock } from 'quorlock'
 import { clientTestbed } from './support/client_testbed.mjs'
 import { OPEN_NODE_REDIS } from './support/clients.mjs'
+import { exitsWithin } from './support/program.mjs'
 import { eventually } from './support/wait.mjs'
 
 const { cluster, clients, connect, redlockOf } = await clientTestbed()
@@ -48,6 +49,21 @@ describe('a call while clients have not told their databases', () => {
         true,
       )
       assert.ok(performance.now() - begun < 6000)
+    })
+
+    it(`waits for those that are not connected as long as it may: ${name}`, async () => {
+      const manager = await connected(make, { retryCount: -1, restartGuard: 'off' })
+      for (const client of clients) client.on('error', () => {})
+      await (await manager.acquire('a', 5000)).release()
+      await Promise.all(cluster.servers.map((server) => server.kill()))
+      await eventually(() => clients.every(({ isReady }) => !isReady))
+      const late = assert.rejects(manager.acquire('b', 5000, { timeout: 1300 }), {
+        message: /has not told within 1300 ms which database it uses \(it is not connected\)/,
+      })
+      const waiting = manager.acquire('c', 5000, { timeout: 20_000 })
+      waiting.catch(() => {})
+      await late.finally(() => Promise.all(cluster.servers.map((server) => server.restart())))
+      await (await waiting).release()
     })
 
     it(`has an error as of nodes that cannot be reached: ${name}`, async () => {
@@ -117,4 +133,18 @@ describe('a call while clients have not told their databases', () => {
       })
     })
   }
+
+  it('leaves nothing behind when it is aborted', () =>
+    exitsWithin(
+      3000,
+      `
+      const client = { isOpen: true, isReady: false, socketEpoch: 0, options: {} }
+      client.sendCommand = () => new Promise(() => {})
+      const signal = AbortSignal.timeout(100)
+      const acquiring = new Redlock([client]).acquire('a', 1000, { timeout: 15_000, signal })
+      await acquiring.catch(({ name }) => console.log(name, 'done'))
+      process.exitCode = 3
+      `,
+      [],
+    ))
 })
