@@ -123,6 +123,12 @@ export class ClientStates {
     return this.#explain(this.#confirm(lease, call, signal), { ...call, proceeds: false })
   }
 
+  /** Asks clients whose nodes are left out of renewals: they may have connected again. */
+  askLeftOut(): void {
+    if (this.#listener.isClosed()) return
+    for (const client of this.#watched) if (client.isOpen) client.ask()
+  }
+
   /** Asks no client any more. */
   close(): void {
     for (const client of this.#watched) client.close()

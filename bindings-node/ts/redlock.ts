@@ -376,6 +376,12 @@ export class Redlock extends Emitter {
     return withStackBelow(this._failure, () => errorOf(failure, this.#clients, operation))
   }
 
+  /** @internal To be called when a lock was renewed, and not by all nodes. */
+  _renewed(look: () => LockVote[]): void {
+    this.#states.askLeftOut()
+    this._reports.rounds(() => [look()])
+  }
+
   async #ask<T>(
     ask: (redlock: NativeRedlock, id: number, of: T) => void,
     of: T,

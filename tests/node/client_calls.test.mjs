@@ -66,6 +66,24 @@ describe('a call while clients have not told their databases', () => {
       await (await waiting).release()
     })
 
+    it(`does not leave a node out of a held lock for good: ${name}`, async () => {
+      const manager = await connected(make, { restartGuard: 'off' })
+      for (const client of clients) client.on('error', () => {})
+      await (await manager.acquire('a', 5000)).release()
+      const [, , server] = cluster.servers
+      assert.ok(server)
+      await server.kill()
+      try {
+        await eventually(() => !clients[2].isReady)
+        await manager.using('b', 1500, async (_, { lock }) => {
+          await server.restart()
+          await eventually(async () => (await server.command('GET', 'b')) === lock.value)
+        })
+      } finally {
+        await server.restart()
+      }
+    })
+
     it(`has an error as of nodes that cannot be reached: ${name}`, async () => {
       const manager = await connected(make, { retryCount: 0 })
       await Promise.all(cluster.servers.map((server) => server.pause()))
