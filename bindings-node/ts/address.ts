@@ -156,16 +156,20 @@ function readDatabase({ db, database }: Record<string, unknown>): unknown {
 function readTls(options: Record<string, unknown> | undefined): TlsSpec {
   if (options === undefined)
     throw unusable('the tls of a node must be true or an object of settings')
+  // What does not verify the certificate does not look at the name in it, either.
+  const isCareless = options['rejectUnauthorized'] === false
   const blocked = ['pfx', 'passphrase', 'secureContext', 'checkServerIdentity'].find(
-    (name) => options[name] != null,
+    (name) => options[name] != null && !(isCareless && name === 'checkServerIdentity'),
   )
   if (blocked !== undefined) throw unusable(`the tls setting '${blocked}' cannot be taken over`)
   const tls: TlsSpec = {}
   if (options['ca'] != null) tls.ca = [options['ca']].flat().map(pem)
   if (options['cert'] != null) tls.cert = [options['cert']].flat().map(pem).join('\n')
   if (options['key'] != null) tls.key = pem(options['key'])
-  if (typeof options['servername'] === 'string') tls.servername = options['servername']
-  if (options['rejectUnauthorized'] === false) tls.rejectUnauthorized = false
+  // An empty name stands for none.
+  if (typeof options['servername'] === 'string' && options['servername'] !== '')
+    tls.servername = options['servername']
+  if (isCareless) tls.rejectUnauthorized = false
   return tls
 }
 

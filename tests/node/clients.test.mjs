@@ -203,7 +203,10 @@ describe('clients', () => {
       code: 'QUORUM_UNREACHABLE',
       message: /TLS|certificate/i,
     })
-    const careless = any({ cert, key, rejectUnauthorized: false })
+    const nameless = any({ ...tls, servername: '' })
+    await lockedBy(new Redis(url, { lazyConnect: true, tls: nameless }))
+    const checkServerIdentity = () => undefined
+    const careless = any({ cert, key, rejectUnauthorized: false, checkServerIdentity })
     await lockedBy(new Redis(url, { lazyConnect: true, tls: careless }))
     await proxy.close()
   })
