@@ -5,7 +5,7 @@
 import { afterFree } from './bridge'
 import type { NamedNode } from './clients'
 import { ConfigError, QuorumUnreachableError } from './errors'
-import { uptime } from './event_loop'
+import { after, uptime } from './event_loop'
 import type { Operation } from './failures'
 import { type Failure, native, type NativeLease, type NodeVote } from './native'
 import { onAbort, orAborted, reasonOf } from './signals'
@@ -106,12 +106,9 @@ export class ClientStates {
     const limit = patience?.() ?? PATIENCE
     if (limit < PATIENCE) return this.#hear(limit)
     if (limit > PATIENCE && this.#areAway()) return this.#hearAll(limit, signal)
-    if (this.#hearing === undefined) {
-      this.#heardSince = uptime()
-      this.#hearing = this.#hear(PATIENCE).finally(() => (this.#hearing = undefined))
-    }
+    const hearing = this.#hearTogether()
     const isLate = uptime() - this.#heardSince > SHARED_FOR
-    return isLate ? this.#hear(PATIENCE) : this.#hearing
+    return isLate ? this.#hear(PATIENCE) : hearing
   }
 
   /**
@@ -163,14 +160,13 @@ export class ClientStates {
    * Waits for the clients that were asked: for all of them a moment, because one may be busy with a command that
    * blocks, and for a majority `millis` milliseconds.
    */
-  async #hear(millis: number, signal?: AbortSignal): Promise<void> {
+  async #hear(millis: number): Promise<void> {
     await new Promise<void>((resolve) => {
       const look = (): void => {
         if (this.#isReady() || this.#listener.isClosed()) end()
       }
       const end = (): void => {
         cancel()
-        unlisten?.()
         this.#waits.delete(look)
         resolve()
       }
@@ -179,24 +175,43 @@ export class ClientStates {
         look()
       }
       const cancel = afterFree(millis, end, again)
-      const unlisten = signal && onAbort(signal, end)
       this.#waits.add(look)
     })
-    if (this.#listener.isClosed() || signal?.aborted) return
+    if (this.#listener.isClosed()) return
     for (const client of this.#watched) client.check()
     this.#decide(millis)
   }
 
   /** Waits for longer, as too few clients are connected: a wait for all callers is a second at most. */
   async #hearAll(millis: number, signal?: AbortSignal): Promise<void> {
-    for (let left = millis; ; left -= PATIENCE) {
-      try {
-        return await this.#hear(Math.min(left, PATIENCE), signal)
-      } catch (error) {
-        if (!(error instanceof Untold)) throw error
-        if (left <= PATIENCE) throw this.#unreachable(millis)
+    let stop = (): void => {}
+    const over = new Promise<'over'>((resolve) => {
+      const end = (): void => resolve('over')
+      const [cancel, unlisten] = [after(millis, end), signal && onAbort(signal, end)]
+      stop = () => {
+        cancel()
+        unlisten?.()
       }
+    })
+    try {
+      for (;;) {
+        const heard = this.#hearTogether().then(() => 'heard' as const, unlessUntold)
+        const what = await Promise.race([heard, over])
+        if (what === 'heard' || signal?.aborted) return
+        if (what === 'over') throw this.#unreachable(millis)
+      }
+    } finally {
+      stop()
     }
+  }
+
+  /** The wait that callers share: a second, from when the first of them came. */
+  #hearTogether(): Promise<void> {
+    if (this.#hearing === undefined) {
+      this.#heardSince = uptime()
+      this.#hearing = this.#hear(PATIENCE).finally(() => (this.#hearing = undefined))
+    }
+    return this.#hearing
   }
 
   /** Whether too few clients are connected for a majority to tell. */
@@ -332,6 +347,12 @@ class Untold extends Error {
   ) {
     super(message)
   }
+}
+
+/** Goes on if the clients have not told in time. */
+function unlessUntold(error: unknown): 'untold' {
+  if (error instanceof Untold) return 'untold'
+  throw error
 }
 
 /** Waits for the clients, or until the signal is aborted; ends with how long it took in milliseconds. */
