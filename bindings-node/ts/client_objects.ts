@@ -126,7 +126,9 @@ async function askIoredis(client: Record<string, unknown>): Promise<Answer> {
 
 /** node-redis: `options` with a `socket`; absent parts mean the default. */
 function ofNodeRedis(client: object, object: Record<string, unknown>): ClientObject {
-  if (NOT_ONE_NODE.some((name) => name in client)) {
+  // A client that a sentinel client lends has no options of its own, and no events.
+  const isLent = !('options' in client) && !('on' in client) && 'isReady' in client
+  if (isLent || NOT_ONE_NODE.some((name) => name in client)) {
     throw unusable(
       `${describe(client)} is a pool, cluster or sentinel client, not one client of one node`,
     )

@@ -212,6 +212,14 @@ describe('clients', () => {
   })
 })
 
+/** As in node-redis 5 and 6. */
+class Lent {
+  get isReady() {
+    return true
+  }
+  sendCommand() {}
+}
+
 describe('what is no usable client', () => {
   const url = 'redis://localhost:1'
   /** @type {[string, () => unknown][]} */
@@ -233,6 +241,7 @@ describe('what is no usable client', () => {
     ['a cluster of node-redis', () => nodeRedis.createCluster({ rootNodes: [{ url }] })],
     ['a cluster of node-redis 4', () => nodeRedis4.createCluster({ rootNodes: [{ url }] })],
     ['a pool of node-redis', () => nodeRedis.createClientPool({ url })],
+    ['a client that a sentinel client lends', () => new Lent()],
     [
       'a sentinel client of node-redis',
       () => nodeRedis.createSentinel({ name: 'x', sentinelRootNodes: [{ host: 'h', port: 1 }] }),
