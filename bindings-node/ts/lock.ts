@@ -307,7 +307,10 @@ export class Lock {
           redlock._eventSource.keep()
           return redlock._failure(failure, 'other')
         },
-        renewed: (votes) => redlock._renewed(() => redlock._votes(votes, resources)),
+        renewed: (votes) => {
+          redlock._states.askLeftOut()
+          redlock._reports.rounds(() => [redlock._votes(votes, resources)])
+        },
       })
       abandoned.register(this, this.#loss)
     }

@@ -62,11 +62,10 @@ import { readRoutine, type Routine, useLock } from './using'
  * server, a node is the replica of another, or two belong to one Redis Cluster.
  *
  * It emits what happens to locks and nodes as events ({@link RedlockEvents}): `acquired`, `released`, `lost` and so
- * on. Without a listener, none is made.
- * It emits `error` for every node's vote against a try, also where the quorum was met and where a lock extends
- * itself. Without a listener nothing happens. It emits `warning` with a {@link Warning}; without a listener, it
- * becomes a warning of the process (`QuorlockWarning`), which Node prints: once, if many managers see the same node
- * leave, come back or be held back.
+ * on. Without a listener, none is made. It emits `error` for every node's vote against a try, also where the quorum
+ * was met and where a lock extends itself. Without a listener nothing happens. It emits `warning` with a {@link
+ * Warning}; without a listener, it becomes a warning of the process (`QuorlockWarning`), which Node prints: once, if
+ * many managers see the same node leave, come back or be held back.
  *
  * @example
  * ```js
@@ -87,8 +86,9 @@ export class Redlock extends Emitter {
   readonly _reports: Reports
   /** @internal */
   readonly _eventSource: EventSource
+  /** @internal */
+  readonly _states: ClientStates
   readonly #nodes: readonly NamedNode[]
-  readonly #states: ClientStates
   readonly #clients: readonly Client[]
   #native: NativeRedlock
   #isInUse = false;
@@ -118,7 +118,7 @@ export class Redlock extends Emitter {
     const addresses = (): string[] => native.nodes(this.#native).map(({ address }) => address)
     this.#clients = addresses().map((at, i) => shownClient(this.#nodes[i] as NamedNode, at))
     this.#all = new Set(this.#clients)
-    this.#states = new ClientStates(this.#nodes, (index) => String(addresses()[index]), {
+    this._states = new ClientStates(this.#nodes, (index) => String(addresses()[index]), {
       databases: (found) => {
         // The nodes have not been asked for anything yet, unless a lock was taken over.
         if (this.#isInUse) return false
@@ -167,7 +167,7 @@ export class Redlock extends Emitter {
     const patience = (): number | null => native.callPatience(this.#native, millis, given)
     const proceeds = (given?.['onUnreachable'] ?? this.settings.onUnreachable) === 'proceed'
     const call: Call = { resources: names, operation: 'acquire', patience, proceeds, signal }
-    const asking = this.#states.check(call)
+    const asking = this._states.check(call)
     const waited = asking === undefined ? 0 : await timed(asking, signal)
     const start = (id: number): void =>
       native.acquire(this.#native, id, names, millis, given, waited)
@@ -185,7 +185,7 @@ export class Redlock extends Emitter {
       throw error
     }
     const lease = settled.value as NativeLease
-    const confirming = this.#states.confirm(lease, call, signal)
+    const confirming = this._states.confirm(lease, call, signal)
     if (confirming !== undefined) await confirming
     const lock = new Lock(this, {
       lease,
@@ -329,7 +329,7 @@ export class Redlock extends Emitter {
    */
   async close(): Promise<void> {
     native.close(this.#native)
-    this.#states.close()
+    this._states.close()
     await this._eventSource.settle()
   }
 
@@ -376,19 +376,13 @@ export class Redlock extends Emitter {
     return withStackBelow(this._failure, () => errorOf(failure, this.#clients, operation))
   }
 
-  /** @internal To be called when a lock was renewed, and not by all nodes. */
-  _renewed(look: () => LockVote[]): void {
-    this.#states.askLeftOut()
-    this._reports.rounds(() => [look()])
-  }
-
   async #ask<T>(
     ask: (redlock: NativeRedlock, id: number, of: T) => void,
     of: T,
     call: Partial<Call> = {},
   ): Promise<unknown> {
     const resources = Array.isArray(of) ? (of as string[]) : []
-    const asking = this.#states.check({ resources, operation: 'other', ...call })
+    const asking = this._states.check({ resources, operation: 'other', ...call })
     if (asking !== undefined) await asking
     const settled = await run((id) => ask(this.#native, id, of))
     if (settled.error !== undefined) throw this._failure(settled.error, 'other')
