@@ -158,3 +158,51 @@ def test_a_command_under_two_locks_gets_the_terminal_when_it_asks(cluster3: Clus
     with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
         _reads_from_terminal(shell, run)
     assert is_free(cluster3, "outer")
+
+
+ASKS = "read word </dev/tty; echo read=$word >/dev/tty; exec sleep 60"
+
+
+def test_a_pager_gets_the_terminal_that_the_command_has_asked_for(cluster3: Cluster) -> None:
+    """As `ssh` asks for a password, and its output goes into a pager."""
+    pager = f"{sys.executable} -c 'print(\"got\", input(), flush=True)' </dev/tty"
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"{_run(command=ASKS)} | (sleep 1; {pager})\n")
+        child = int(shell.expect(r"pid=(\d+)\n"))
+        eventually(lambda: shell.foreground() == child)
+        shell.type("one\n")
+        shell.expect("read=one\n")
+        eventually(lambda: shell.foreground() == os.getpgid(_parent(child)))
+        shell.type("two\n")
+        shell.expect("got two\n")
+        assert is_alive(child)
+        shell.type("\x03")
+        shell.expect(r"ready\$ ")
+    assert is_free(cluster3, "job")
+
+
+def test_a_script_gets_the_terminal_that_its_background_has_asked_for(
+    cluster3: Cluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "script"
+    script.write_text(
+        f"{_run(command=ASKS)} &\nsleep 1; echo now; read word; echo got=$word; kill $!; wait\n"
+    )
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"sh {script}\n")
+        child = int(shell.expect(r"pid=(\d+)\n"))
+        eventually(lambda: shell.foreground() == child)
+        shell.type("one\n")
+        shell.expect("read=one\n")
+        shell.expect("now\n")
+        time.sleep(0.5)
+        if shell.foreground() == shell.pid:  # it has seen that the script was stopped for a moment
+            shell.type("fg\n")
+            eventually(lambda: shell.foreground() != shell.pid)
+        time.sleep(0.3)
+        shell.type("two\n")
+        shell.expect("got=two\n")
+        shell.expect(r"ready\$ ")
+    assert is_free(cluster3, "job")

@@ -60,11 +60,6 @@ impl Signal {
         matches!(self, Self::INTERRUPT | Self::QUIT)
     }
 
-    /// Whether it stops a process that does nothing about it.
-    pub(super) fn stops_a_job(self) -> bool {
-        self == Self::STOP || self.asks_for_terminal()
-    }
-
     /// Whether a process in the background gets it when it uses the terminal.
     pub(super) fn asks_for_terminal(self) -> bool {
         matches!(self.0, consts::SIGTTIN | consts::SIGTTOU)
@@ -162,6 +157,11 @@ pub(super) fn stop_own_group(signal: Signal) {
             let _ = unsafe { signal::sigaction(number, &before) };
         }
     }
+}
+
+/// Lets the processes of this one's group go on.
+pub(super) fn continue_own_group() {
+    let _ = signal::kill(Pid::from_raw(0), signal::Signal::SIGCONT);
 }
 
 /// Ends this process by the signal of a key that has ended the command: a script or a loop of a shell around it goes on

@@ -13,7 +13,7 @@ use quorlock::{Lease, LockError};
 use super::Event;
 use super::child::{Change, Child, send};
 use super::orphans::is_group_orphaned;
-use super::signals::{Signal, stop_own_group};
+use super::signals::{Signal, continue_own_group, stop_own_group};
 use super::terminal::{Terminal, is_in_pipeline, is_used_alone};
 use crate::output::complain;
 
@@ -164,13 +164,8 @@ impl<'a> Supervision<'a> {
             Signal::CHILD => {}
             Signal::CONTINUE => self.resume(),
             Signal::TERMINATE => self.terminate(),
-            // Also where another process of our group has used the terminal from the background.
-            signal if signal.stops_a_job() => {
-                self.child.signal(Signal::STOP);
-                if self.child.is_group_over() {
-                    self.follow_stop(Signal::STOP);
-                }
-            }
+            signal if signal.asks_for_terminal() => self.yield_terminal(),
+            Signal::STOP => self.stop(),
             signal if signal.asks_to_end() => {
                 self.asked = Some(signal);
                 if signal.is_of_keyboard() && self.has_terminal() {
@@ -184,6 +179,25 @@ impl<'a> Supervision<'a> {
             }
             // The processes that the command has started may know nothing of it.
             signal => self.child.tell(signal),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.child.signal(Signal::STOP);
+        if self.child.is_group_over() {
+            self.follow_stop(Signal::STOP);
+        }
+    }
+
+    /// Another process of our group has used the terminal from the background, which has stopped all of the group but this
+    /// process. The command asks again when it needs the terminal.
+    fn yield_terminal(&mut self) {
+        self.wants_terminal = false;
+        if self.has_terminal() {
+            self.take_terminal_back();
+            continue_own_group();
+        } else {
+            self.stop();
         }
     }
 
