@@ -206,3 +206,16 @@ def test_a_script_gets_the_terminal_that_its_background_has_asked_for(
         shell.expect("got=two\n")
         shell.expect(r"ready\$ ")
     assert is_free(cluster3, "job")
+
+
+def test_a_command_in_a_substitution_reads_the_terminal(cluster3: Cluster) -> None:
+    """bash ignores SIGTTIN there, and with it a read from the background fails."""
+    run = _run(command="read word </dev/tty; echo read=$word")
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"shown=$({run}); echo shown=$shown\n")
+        child = int(shell.expect(r"pid=(\d+)\n"))
+        eventually(lambda: shell.foreground() == child)
+        shell.type("word\n")
+        shell.expect("shown=read=word\n")
+    assert is_free(cluster3, "job")

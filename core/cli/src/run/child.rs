@@ -78,11 +78,9 @@ impl Child {
         pass_on(stderr());
         let (parent, terminal) = (getpid(), Arc::new(Terminal::in_foreground_alone()));
         let of_child = Arc::clone(&terminal);
-        let ignores_stop = Terminal::open().is_some() && (leads_session() || is_group_orphaned());
+        let jobs = JobSignals::now();
         // SAFETY: the closure makes system calls only, and allocates nothing.
-        unsafe {
-            command.pre_exec(move || prepare(parent, of_child.as_ref().as_ref(), ignores_stop))
-        };
+        unsafe { command.pre_exec(move || prepare(parent, of_child.as_ref().as_ref(), jobs)) };
         let child = command.spawn().map_err(|error| {
             // The process that could not become the command had it.
             terminal.iter().for_each(Terminal::take_back);
@@ -310,8 +308,28 @@ fn poll() -> Polled {
     Polled::News(process, news)
 }
 
+/// What the command does about the signals of a terminal's job.
+#[derive(Clone, Copy)]
+struct JobSignals {
+    /// It takes no notice of Ctrl-Z: no shell could continue it.
+    ignores_stop: bool,
+    /// It is stopped when it uses the terminal, although this process was started to ignore that: the command is put into
+    /// the background here.
+    asks: bool,
+}
+
+impl JobSignals {
+    fn now() -> Self {
+        let terminal = Terminal::open();
+        Self {
+            ignores_stop: terminal.is_some() && (leads_session() || is_group_orphaned()),
+            asks: terminal.is_some_and(|it| it.is_ours()),
+        }
+    }
+}
+
 /// What the child does before it becomes the command.
-fn prepare(parent: Pid, terminal: Option<&Terminal>, ignores_stop: bool) -> io::Result<()> {
+fn prepare(parent: Pid, terminal: Option<&Terminal>, jobs: JobSignals) -> io::Result<()> {
     // Ctrl-C and the end of the parent must not be lost. (Ctrl-Z may be: the parent cannot follow it yet.)
     restore_all();
     if let Some(terminal) = terminal {
@@ -321,7 +339,13 @@ fn prepare(parent: Pid, terminal: Option<&Terminal>, ignores_stop: bool) -> io::
     // Python ignores it, and what is ignored would stay so. (The standard library restores SIGPIPE.)
     // SAFETY: no handler is installed.
     unsafe { signal(Number::SIGXFSZ, SigHandler::SigDfl)? };
-    if ignores_stop {
+    if jobs.asks {
+        // SAFETY: no handler is installed.
+        unsafe { signal(Number::SIGTTIN, SigHandler::SigDfl)? };
+        // SAFETY: as above.
+        unsafe { signal(Number::SIGTTOU, SigHandler::SigDfl)? };
+    }
+    if jobs.ignores_stop {
         // No shell could continue it. Started without `run`, it would not be stopped either.
         // SAFETY: as above.
         unsafe { signal(Number::SIGTSTP, SigHandler::SigIgn)? };
