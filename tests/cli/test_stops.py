@@ -125,3 +125,27 @@ def test_a_program_undoes_its_modes_before_it_stops(cluster3: Cluster, tmp_path:
         eventually(lambda: state(step) == "T", within=1)
         shell.type("fg\n")
         shell.expect("again\n")
+
+
+def test_two_commands_of_a_pipeline_are_continued_by_one_fg(cluster3: Cluster) -> None:
+    """Each `run` has followed the same Ctrl-Z: none of them stops the other once more."""
+    step = f'sh -c "{TELL} >/dev/tty; exec sleep 60"'
+    line = " | ".join(f"{PROGRAM[0]} run --ttl 20s {name} -- {step}" for name in ("job", "other"))
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(line + "\n")
+        steps = [int(shell.expect(r"worker=(\d+)\n")) for _ in range(2)]
+        for _ in range(3):
+            time.sleep(0.2)  # for each step to be what it is
+            shell.type("\x1a")
+            shell.expect(STOPPED)
+            eventually(lambda: all(state(step) == "T" for step in steps), within=1)
+            shell.type("fg\n")
+            eventually(lambda: all(state(step) != "T" for step in steps))
+            time.sleep(0.3)
+            assert shell.foreground() != shell.pid
+            assert all(state(step) != "T" for step in steps)
+        shell.type("\x03")
+        shell.expect(r"ready\$ ")
+    assert is_free(cluster3, "job")
+    assert is_free(cluster3, "other")

@@ -140,17 +140,27 @@ pub(crate) fn end_first_process() {
     }
 }
 
-/// Stops this process and its group, as the terminal would by `signal`; returns when it is continued. Without a shell
+/// What [`stop_own`] stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stopped {
+    /// This process.
+    Process,
+    /// Its group.
+    Group,
+}
+
+/// Stops this process or its group, as the terminal would by `signal`; returns when it is continued. Without a shell
 /// that could continue it, the system does not stop it.
-pub(super) fn stop_own_group(signal: Signal) {
+pub(super) fn stop_own(what: Stopped, signal: Signal) {
     let Ok(number) = signal::Signal::try_from(signal.0) else { return };
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // An event that tells of this continuation would come when the command may be stopped again, and continue that.
     let changed = [number, signal::Signal::SIGCONT];
     // SAFETY: the default action and those that were there before are all valid.
     let before = changed.map(|it| unsafe { signal::sigaction(it, &default) });
+    let receiver = if what == Stopped::Group { Pid::from_raw(0) } else { getpid() };
     // This is the main thread, and the kernel lets it act on the signal before the call returns.
-    let _ = signal::kill(Pid::from_raw(0), number);
+    let _ = signal::kill(receiver, number);
     for (number, before) in changed.into_iter().zip(before) {
         if let Ok(before) = before {
             // SAFETY: as above.

@@ -13,7 +13,7 @@ use quorlock::{Lease, LockError};
 use super::Event;
 use super::child::{Change, Child, send};
 use super::orphans::is_group_orphaned;
-use super::signals::{Signal, continue_own_group, stop_own_group};
+use super::signals::{Signal, Stopped, continue_own_group, stop_own};
 use super::terminal::{Terminal, is_in_pipeline, is_used_alone};
 use crate::output::complain;
 
@@ -59,6 +59,8 @@ pub(super) struct Supervision<'a> {
     had_terminal: bool,
     /// The signal of a key that this process got while the command had the terminal, and when: a program has sent it.
     no_key: Option<(Signal, Instant)>,
+    /// When this process was told last to stop, as were the others of its group.
+    told_to_stop: Option<Instant>,
     /// For the words about a hang-up.
     hung_up: Once,
     /// The last signal by which the command was asked to end.
@@ -84,6 +86,7 @@ impl<'a> Supervision<'a> {
             wants_terminal: is_used_alone(),
             had_terminal: false,
             no_key: None,
+            told_to_stop: None,
             hung_up: Once::new(),
             asked: None,
             kill_at: Vec::new(),
@@ -183,6 +186,7 @@ impl<'a> Supervision<'a> {
     }
 
     fn stop(&mut self) {
+        self.told_to_stop = Some(Instant::now());
         self.child.signal(Signal::STOP);
         if self.child.is_group_over() {
             self.follow_stop(Signal::STOP);
@@ -304,7 +308,10 @@ impl<'a> Supervision<'a> {
         self.child.halt();
         self.take_terminal_back();
         // A `run` around this one, or a shell, is told that the terminal is wanted.
-        stop_own_group(if signal.asks_for_terminal() { signal } else { Signal::STOP });
+        let signal = if signal.asks_for_terminal() { signal } else { Signal::STOP };
+        // Another `run` of the group would stop it a second time, after it was continued.
+        let is_told = self.told_to_stop.take().is_some_and(|at| at.elapsed() < TO_FOLLOW);
+        stop_own(if is_told { Stopped::Process } else { Stopped::Group }, signal);
         self.resume();
     }
 
@@ -360,6 +367,8 @@ const HUNG_UP: &str =
     "the command asks for the terminal, which nobody can give it, and was hung up";
 /// How long a command waits that asks for a terminal which nobody can give it.
 const ASKED_AGAIN: Duration = Duration::from_millis(100);
+/// How long a stop of the command counts as the answer to a signal that the group got.
+const TO_FOLLOW: Duration = Duration::from_secs(1);
 /// How often it is looked for what nobody tells of.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often it is looked whether a process has called `setsid`, as one does that becomes a daemon.
