@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.command import PROGRAM, Command, call
 from tests.cli.conftest import Start
+from tests.cli.terminal import Terminal
 from tests.cli.test_entry_points import NPM, PIP
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -60,3 +61,14 @@ def test_it_says_what_it_cannot_find(cluster3: Cluster, is_left: bool) -> None:
     script = "set -m; sleep 60 >/dev/null 2>&1 & exit 3" if is_left else "exit 3"
     ended = call("run", "job", "--", "bash", "-c", script, nodes=cluster3.urls, program=blind)
     assert (ended.code, ended.err.count("may be left")) == (3, int(is_left))
+
+
+def test_a_script_around_the_namespace_reads_its_terminal(cluster3: Cluster) -> None:
+    """Its group has no number inside, by which it could get the terminal back."""
+    run = " ".join([*AS_FIRST, *PROGRAM, "run", "job", "--", "true"])
+    script = f"{run}; echo status=$?; read word; echo read=$word"
+    with Terminal("-c", script, program=("sh",), nodes=cluster3.urls) as shown:
+        shown.expect("status=0\n")
+        shown.type("word\n")
+        shown.expect("read=word\n")
+        assert shown.end()[0] == 0

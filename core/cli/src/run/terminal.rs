@@ -87,7 +87,9 @@ fn from_background<T>(change: impl FnOnce() -> T) -> T {
 pub(super) fn is_used_alone() -> bool {
     // Only the controlling terminal tells it.
     let reads_terminal = tcgetpgrp(stdin()).is_ok();
-    reads_terminal && !is_in_pipeline() && !Signal::INTERRUPT.is_ignored()
+    // A group from outside of this namespace of processes has no number here, and could not get the terminal back.
+    let has_number = getpgrp() != Pid::from_raw(0);
+    reads_terminal && has_number && !is_in_pipeline() && !Signal::INTERRUPT.is_ignored()
 }
 
 /// Whether this process reads from another, or writes to one.
