@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +14,9 @@ import pytest
 
 from tests.cli.command import PROGRAM, Command, call
 from tests.cli.conftest import Start
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import SHELL, Terminal
 from tests.cli.test_entry_points import NPM, PIP
+from tests.python.programs import is_free
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
@@ -72,3 +74,26 @@ def test_a_script_around_the_namespace_reads_its_terminal(cluster3: Cluster) -> 
         shown.type("word\n")
         shown.expect("read=word\n")
         assert shown.end()[0] == 0
+
+
+def _processor_time(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_command_that_asks_for_the_terminal_costs_little_without_proc(cluster3: Cluster) -> None:
+    """It is not known there that no shell could continue `run`."""
+    ask = "echo pid=$$; sleep 0.2; exec cat </dev/tty"
+    with Terminal(*SHELL, program=("unshare", "--mount"), nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type("mount -t tmpfs none /proc\n")
+        shell.expect(r"ready\$ ")
+        shell.type(f"( {PROGRAM[0]} run job -- sh -c '{ask}' & )\n")
+        child = int(shell.expect(r"pid=(\d+)\n"))
+        run = int(Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1])
+        time.sleep(0.5)
+        before = _processor_time(run)
+        time.sleep(1)
+        assert _processor_time(run) - before < 0.2
+        os.kill(run, signal.SIGTERM)
+        eventually(lambda: is_free(cluster3, "job"))

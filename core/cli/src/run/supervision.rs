@@ -311,7 +311,12 @@ impl<'a> Supervision<'a> {
         let signal = if signal.asks_for_terminal() { signal } else { Signal::STOP };
         // Another `run` of the group would stop it a second time, after it was continued.
         let is_told = self.told_to_stop.take().is_some_and(|at| at.elapsed() < TO_FOLLOW);
+        let began = Instant::now();
         stop_own(if is_told { Stopped::Process } else { Stopped::Group }, signal);
+        if signal.asks_for_terminal() && began.elapsed() < ASKED_AGAIN {
+            // The system stops no group that no shell could continue, which is not known everywhere.
+            sleep(ASKED_AGAIN);
+        }
         self.resume();
     }
 
