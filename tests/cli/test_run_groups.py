@@ -265,7 +265,7 @@ def test_keys_reach_what_is_left_of_the_group(cluster3: Cluster) -> None:
 @pytest.mark.parametrize("name", ["by a key", "INT", "QUIT", "HUP"])
 def test_a_job_that_is_left_and_stopped_ends(cluster3: Cluster, name: str) -> None:
     """It reads the terminal, which stops it, as it is not in the foreground."""
-    reader = 'sh -c "echo step=\\$\\$; exec cat"'
+    reader = 'sh -c "echo step=\\$\\$; sleep 0.3; exec cat"'
     run = f"{PROGRAM[0]} run job -- bash -c 'set -m; {reader} & exit 3'"
     with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
         shell.expect(r"ready\$ ")
@@ -279,6 +279,26 @@ def test_a_job_that_is_left_and_stopped_ends(cluster3: Cluster, name: str) -> No
             os.kill(_parent(step), getattr(signal, f"SIG{name}"))
         eventually(lambda: not is_alive(step))
         shell.expect(r"ready\$ ")
+    assert is_free(cluster3, "job")
+
+
+@pytest.mark.skipif(shutil.which("dash") is None, reason="bash ends its stopped jobs itself")
+def test_a_stopped_job_does_not_keep_the_lock_when_its_shell_has_ended(cluster3: Cluster) -> None:
+    """As zsh and dash leave it: the system hangs up on it, if it has no other parent than `run`."""
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"PS1='in$ ' {PROGRAM[0]} run job -- dash -i\n")
+        shell.expect(r"in\$ ")
+        shell.type('sh -c "echo step=\\$\\$; exec sleep 60"\n')
+        step = int(shell.expect(r"step=(\d+)\n"))
+        eventually(lambda: Path(f"/proc/{step}/comm").read_text() == "sleep\n")
+        shell.type("\x1a")
+        eventually(lambda: state(step) == "T")
+        shell.expect(r"in\$ ")
+        for _ in range(2):  # dash tells of the job first
+            shell.type("exit\n")
+        shell.expect(r"ready\$ ")
+        assert not is_alive(step)
     assert is_free(cluster3, "job")
 
 

@@ -250,6 +250,12 @@ impl Child {
         self.is_group_over && self.left.is_empty()
     }
 
+    /// Those of the groups in which a process is stopped.
+    pub(super) fn stopped(&self, groups: &[Pid]) -> Vec<Pid> {
+        let stopped = self.orphans.stopped_groups();
+        groups.iter().filter(|it| stopped.contains(it)).copied().collect()
+    }
+
     /// The groups that were found since the last call.
     pub(super) fn take_found(&mut self) -> Vec<Pid> {
         let is_new = |it: &&Pid| !self.groups.contains(*it);

@@ -47,6 +47,12 @@ impl Orphans {
         self.members().into_iter().map(|it| it.group).collect()
     }
 
+    /// The groups of the command's processes in this session in which one is stopped.
+    pub(super) fn stopped_groups(&self) -> BTreeSet<Pid> {
+        let stopped = self.members().into_iter().filter(|it| has_state(it.process, &['T']));
+        stopped.map(|it| it.group).collect()
+    }
+
     /// Those that have not ended.
     fn members(&self) -> Vec<Worker> {
         let found = self.in_session(with_descendants(self.children()));

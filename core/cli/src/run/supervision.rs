@@ -216,13 +216,25 @@ impl<'a> Supervision<'a> {
             self.take_terminal_back();
         }
         let key = self.child.ended_by().filter(|by| by.is_of_keyboard());
-        let (false, Some(signal)) = (found.is_empty(), self.asked.or(key)) else { return };
+        if found.is_empty() {
+            return;
+        }
+        let Some(signal) = self.asked.or(key) else { return self.hang_up_stopped(&found) };
         for group in &found {
             send(*group, signal);
             send(*group, Signal::CONTINUE);
         }
         if self.is_lost() {
             self.kill_later(&found);
+        }
+    }
+
+    /// What stands still when its shell ends is left without one that could continue it. Without this process, its new
+    /// parent, the system would do the same.
+    fn hang_up_stopped(&self, found: &[Pid]) {
+        for group in self.child.stopped(found) {
+            send(group, Signal::HANGUP);
+            send(group, Signal::CONTINUE);
         }
     }
 
