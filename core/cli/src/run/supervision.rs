@@ -232,6 +232,9 @@ impl<'a> Supervision<'a> {
     /// What stands still when its shell ends is left without one that could continue it. Without this process, its new
     /// parent, the system would do the same.
     fn hang_up_stopped(&self, found: &[Pid]) {
+        if self.awaits_loss {
+            return;
+        }
         for group in self.child.stopped(found) {
             send(group, Signal::HANGUP);
             send(group, Signal::CONTINUE);
