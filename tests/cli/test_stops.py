@@ -149,3 +149,23 @@ def test_two_commands_of_a_pipeline_are_continued_by_one_fg(cluster3: Cluster) -
         shell.expect(r"ready\$ ")
     assert is_free(cluster3, "job")
     assert is_free(cluster3, "other")
+
+
+def test_the_inner_command_is_told_of_the_loss_of_an_outer_lock_before_it_goes_on(
+    cluster3: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "told.py").write_text(TOLD)
+    inner = f"{PROGRAM[0]} run --ttl 20s inner -- {sys.executable} {tmp_path}/told.py"
+    for _ in range(8):  # it was told too late in one of five
+        with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+            shell.expect(r"ready\$ ")
+            shell.type(f"{PROGRAM[0]} run --ttl 1s job -- {inner}\n")
+            shell.expect(r"worker=(\d+)\n")
+            shell.type("\x1a")
+            shell.expect(STOPPED)
+            eventually(lambda: is_free(cluster3, "job"))
+            shell.type("fg\n")
+            shown = shell.expect(r"(?s)(.*)ready\$ ")
+            assert "told" in shown
+            assert "worked" not in shown
+        eventually(lambda: is_free(cluster3, "inner"))

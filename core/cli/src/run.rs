@@ -9,8 +9,9 @@ mod supervision;
 mod terminal;
 
 use std::env;
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use quorlock::embed::UndeliveredLease;
@@ -68,9 +69,13 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
     let lock = lock(&locks, options);
     lock.check()?;
     let (tell, events) = channel();
+    let is_terminated = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::listen({
-        let tell = tell.clone();
-        move |signal| drop(tell.send(Event::Signal(signal)))
+        let (tell, is_terminated) = (tell.clone(), Arc::clone(&is_terminated));
+        move |signal| {
+            is_terminated.fetch_or(signal == Signal::TERMINATE, Ordering::SeqCst);
+            drop(tell.send(Event::Signal(signal)));
+        }
     })?;
     let acquiring = locks.engine().spawn({
         let (lock, tell) = (lock.clone(), tell.clone());
@@ -104,7 +109,8 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
     let terminal = Terminal::open();
     let result = held
         .start(&mut signals)
-        .map(|child| Supervision::new(child, terminal, &held.lease, options.grace).run(&events));
+        .map(|child| Supervision::new(child, terminal, &held.lease, options.grace, is_terminated))
+        .map(|supervision| supervision.run(&events));
     held.finish(&locks, result)
 }
 

@@ -2,8 +2,9 @@
 //! are followed, and a lost lock ends the command. Owns these rules; the system's part is in
 //! `child` and `terminal`.
 
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Once};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,8 @@ pub(super) struct Supervision<'a> {
     told_to_stop: Option<Instant>,
     /// For the words about a hang-up.
     hung_up: Once,
+    /// Whether there is a SIGTERM among the events to come.
+    is_terminated: Arc<AtomicBool>,
     /// The last signal by which the command was asked to end.
     asked: Option<Signal>,
     /// The groups that were asked to end after a loss, and when each is killed if it has not ended by then.
@@ -75,6 +78,7 @@ impl<'a> Supervision<'a> {
         terminal: Option<Terminal>,
         lease: &'a Lease,
         grace: Duration,
+        is_terminated: Arc<AtomicBool>,
     ) -> Self {
         Self {
             child,
@@ -88,6 +92,7 @@ impl<'a> Supervision<'a> {
             no_key: None,
             told_to_stop: None,
             hung_up: Once::new(),
+            is_terminated,
             asked: None,
             kill_at: Vec::new(),
         }
@@ -166,7 +171,10 @@ impl<'a> Supervision<'a> {
         match signal {
             Signal::CHILD => {}
             Signal::CONTINUE => self.resume(),
-            Signal::TERMINATE => self.terminate(),
+            Signal::TERMINATE => {
+                self.is_terminated.store(false, Ordering::SeqCst);
+                self.terminate();
+            }
             signal if signal.asks_for_terminal() => self.yield_terminal(),
             Signal::STOP => self.stop(),
             signal if signal.asks_to_end() => {
@@ -332,7 +340,11 @@ impl<'a> Supervision<'a> {
             // The system stops no group that no shell could continue, which is not known everywhere.
             sleep(ASKED_AGAIN);
         }
-        self.resume();
+        // A SIGTERM that has come before, as from a `run` around this one that has lost its lock, goes to the command first.
+        sleep(TO_HEAR);
+        if !self.is_terminated.load(Ordering::SeqCst) {
+            self.resume();
+        }
     }
 
     /// Nobody can give the command the terminal that it asks for, or continue this process. The system does the same with
@@ -389,6 +401,8 @@ const HUNG_UP: &str =
 const ASKED_AGAIN: Duration = Duration::from_millis(100);
 /// How long a stop of the command counts as the answer to a signal that the group got.
 const TO_FOLLOW: Duration = Duration::from_secs(1);
+/// How long the thread for signals needs to tell of one.
+const TO_HEAR: Duration = Duration::from_millis(5);
 /// How often it is looked for what nobody tells of.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often it is looked whether a process has called `setsid`, as one does that becomes a daemon.
