@@ -169,3 +169,27 @@ def test_the_inner_command_is_told_of_the_loss_of_an_outer_lock_before_it_goes_o
             assert "told" in shown
             assert "worked" not in shown
         eventually(lambda: is_free(cluster3, "inner"))
+
+
+def test_an_fg_at_once_continues_all_runs_of_a_group(cluster3: Cluster) -> None:
+    """The shell sees the script stop before the other `run` has: that must not stop alone."""
+    step = f'sh -c "{TELL}; exec sleep 60"'
+    run = f"{PROGRAM[0]} run --ttl 20s"
+    script = f"{run} other -- {step} </dev/null & sleep 0.5; {run} job -- {step}; wait"
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"sh -c '{script}'\n")
+        steps = [int(shell.expect(r"worker=(\d+)\n")) for _ in range(2)]
+        parents = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2] for pid in steps]
+        all_of_them = [*steps, *(int(it.split()[1]) for it in parents)]
+        for _ in range(6):
+            eventually(lambda: shell.foreground() == steps[1])
+            time.sleep(0.2)
+            shell.type("\x1a")
+            shell.expect(STOPPED)
+            shell.type("fg\n")
+            time.sleep(0.5)
+            assert [it for it in all_of_them if state(it) == "T"] == []
+        for pid in steps:
+            os.kill(pid, signal.SIGKILL)
+        shell.expect(r"ready\$ ")

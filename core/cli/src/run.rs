@@ -109,7 +109,10 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
     let terminal = Terminal::open();
     let result = held
         .start(&mut signals)
-        .map(|child| Supervision::new(child, terminal, &held.lease, options.grace, is_terminated))
+        .map(|child| {
+            let told_last = signals.told_last();
+            Supervision::new(child, terminal, &held.lease, options.grace, is_terminated, told_last)
+        })
         .map(|supervision| supervision.run(&events));
     held.finish(&locks, result)
 }

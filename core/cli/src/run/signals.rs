@@ -3,13 +3,15 @@
 #![allow(unsafe_code, reason = "setting a disposition has no safe form")]
 
 use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{io, ptr, thread};
 
 use nix::libc;
 use nix::sys::signal::{self, SaFlags, SigAction, SigHandler, SigSet};
 use nix::unistd::{Pid, getpid, getsid};
-use signal_hook::consts;
 use signal_hook::iterator::{Handle, Signals as Arrivals};
+use signal_hook::{consts, flag};
 
 use crate::failure::{Failure, code};
 use crate::output::messages;
@@ -21,6 +23,7 @@ pub(super) struct Signal(i32);
 /// Tells of signals from a thread of its own; stops when dropped.
 pub(super) struct Signals {
     handle: Handle,
+    told_last: Arc<AtomicUsize>,
 }
 
 impl Signal {
@@ -95,7 +98,7 @@ impl Signals {
             .name("quorlock-signals".into())
             .spawn(forward)
             .map_err(|error| failed(&error))?;
-        Ok(Self { handle })
+        Ok(Self { handle, told_last: Arc::new(AtomicUsize::new(GOES_ON)) })
     }
 
     /// Tells also of those that stop and continue a job, and of a change of the window, once there
@@ -105,9 +108,28 @@ impl Signals {
             if !is_ignored(number) {
                 restore(number);
                 self.handle.add_signal(number).map_err(|error| failed(&error))?;
+                let told = if number == consts::SIGCONT { GOES_ON } else { STOPS };
+                if number != consts::SIGWINCH {
+                    flag::register_usize(number, Arc::clone(&self.told_last), told)
+                        .map_err(|error| failed(&error))?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// What the job of this process was told last.
+    pub(super) fn told_last(&self) -> ToldLast {
+        ToldLast(Arc::clone(&self.told_last))
+    }
+}
+
+/// What the job of this process was told last: to stop, or to go on. Known at once, in the order in which it was told.
+pub(super) struct ToldLast(Arc<AtomicUsize>);
+
+impl ToldLast {
+    pub(super) fn goes_on(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == GOES_ON
     }
 }
 
@@ -238,6 +260,8 @@ fn real_time() -> impl Iterator<Item = i32> {
     std::iter::empty()
 }
 
+const STOPS: usize = 0;
+const GOES_ON: usize = 1;
 /// Those that ask a process to end.
 const ASKING: [i32; 4] = [consts::SIGTERM, consts::SIGINT, consts::SIGHUP, consts::SIGQUIT];
 /// Those of a job.

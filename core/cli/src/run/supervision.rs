@@ -14,7 +14,7 @@ use quorlock::{Lease, LockError};
 use super::Event;
 use super::child::{Change, Child, send};
 use super::orphans::is_group_orphaned;
-use super::signals::{Signal, Stopped, continue_own_group, stop_own};
+use super::signals::{Signal, Stopped, ToldLast, continue_own_group, stop_own};
 use super::terminal::{Terminal, is_in_pipeline, is_used_alone};
 use crate::output::complain;
 
@@ -66,6 +66,7 @@ pub(super) struct Supervision<'a> {
     hung_up: Once,
     /// Whether there is a SIGTERM among the events to come.
     is_terminated: Arc<AtomicBool>,
+    told_last: ToldLast,
     /// The last signal by which the command was asked to end.
     asked: Option<Signal>,
     /// The groups that were asked to end after a loss, and when each is killed if it has not ended by then.
@@ -79,6 +80,7 @@ impl<'a> Supervision<'a> {
         lease: &'a Lease,
         grace: Duration,
         is_terminated: Arc<AtomicBool>,
+        told_last: ToldLast,
     ) -> Self {
         Self {
             child,
@@ -93,6 +95,7 @@ impl<'a> Supervision<'a> {
             told_to_stop: None,
             hung_up: Once::new(),
             is_terminated,
+            told_last,
             asked: None,
             kill_at: Vec::new(),
         }
@@ -334,6 +337,10 @@ impl<'a> Supervision<'a> {
         let signal = if signal.asks_for_terminal() { signal } else { Signal::STOP };
         // Another `run` of the group would stop it a second time, after it was continued.
         let is_told = self.told_to_stop.take().is_some_and(|at| at.elapsed() < TO_FOLLOW);
+        if is_told && self.told_last.goes_on() {
+            // The group was continued meanwhile: this process would be the only one of it that stands still.
+            return self.resume();
+        }
         let began = Instant::now();
         stop_own(if is_told { Stopped::Process } else { Stopped::Group }, signal);
         if signal.asks_for_terminal() && began.elapsed() < ASKED_AGAIN {
