@@ -2,10 +2,11 @@
 //! are followed, and a lost lock ends the command. Owns these rules; the system's part is in
 //! `child` and `terminal`.
 
+mod stops;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Once};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -13,8 +14,7 @@ use quorlock::{Lease, LockError};
 
 use super::Event;
 use super::child::{Change, Child, send};
-use super::orphans::is_group_orphaned;
-use super::signals::{Signal, Stopped, ToldLast, continue_own_group, stop_own};
+use super::signals::{Signal, ToldLast};
 use super::terminal::{Terminal, is_in_pipeline, is_used_alone};
 use crate::output::complain;
 
@@ -196,26 +196,6 @@ impl<'a> Supervision<'a> {
         }
     }
 
-    fn stop(&mut self) {
-        self.told_to_stop = Some(Instant::now());
-        self.child.signal(Signal::STOP);
-        if self.child.is_group_over() {
-            self.follow_stop(Signal::STOP);
-        }
-    }
-
-    /// Another process of our group has used the terminal from the background, which has stopped all of the group but this
-    /// process. The command asks again when it needs the terminal.
-    fn yield_terminal(&mut self) {
-        self.wants_terminal = false;
-        if self.has_terminal() {
-            self.take_terminal_back();
-            continue_own_group();
-        } else {
-            self.stop();
-        }
-    }
-
     /// Asks processes to end that were found after the command was asked to.
     fn ask_found(&mut self) {
         let found = self.child.take_found();
@@ -311,79 +291,6 @@ impl<'a> Supervision<'a> {
         }
     }
 
-    /// The command was stopped. For a shell the job is stopped when all of its processes are, so
-    /// this one and the others of a pipeline stop, too. (The lock is not renewed meanwhile.)
-    fn follow_stop(&mut self, signal: Signal) {
-        if self.is_lost() {
-            return self.child.signal(Signal::CONTINUE);
-        }
-        let Some(terminal) = &self.terminal else {
-            // Nobody waits for a terminal: the lock is renewed, and the user who has stopped the
-            // command can continue it.
-            return;
-        };
-        self.wants_terminal |= signal.asks_for_terminal();
-        if signal.asks_for_terminal() && terminal.is_ours() {
-            terminal.give(self.child.group());
-            return self.child.signal(Signal::CONTINUE);
-        }
-        if signal.asks_for_terminal() && is_group_orphaned() {
-            return self.hang_up();
-        }
-        // The lock is not renewed from here on.
-        self.child.halt();
-        self.take_terminal_back();
-        // A `run` around this one, or a shell, is told that the terminal is wanted.
-        let signal = if signal.asks_for_terminal() { signal } else { Signal::STOP };
-        // Another `run` of the group would stop it a second time, after it was continued.
-        let is_told = self.told_to_stop.take().is_some_and(|at| at.elapsed() < TO_FOLLOW);
-        if is_told && self.told_last.goes_on() {
-            // The group was continued meanwhile: this process would be the only one of it that stands still.
-            return self.resume();
-        }
-        let began = Instant::now();
-        stop_own(if is_told { Stopped::Process } else { Stopped::Group }, signal);
-        if signal.asks_for_terminal() && began.elapsed() < ASKED_AGAIN {
-            // The system stops no group that no shell could continue, which is not known everywhere.
-            sleep(ASKED_AGAIN);
-        }
-        // A SIGTERM that has come before, as from a `run` around this one that has lost its lock, goes to the command first.
-        sleep(TO_HEAR);
-        if !self.is_terminated.load(Ordering::SeqCst) {
-            self.resume();
-        }
-    }
-
-    /// Nobody can give the command the terminal that it asks for, or continue this process. The system does the same with
-    /// an orphaned group that is stopped. (The command's is not: it has this process.)
-    fn hang_up(&self) {
-        self.hung_up.call_once(|| complain(HUNG_UP));
-        // It may take no notice and ask again at once.
-        sleep(ASKED_AGAIN);
-        self.child.signal(Signal::HANGUP);
-        self.child.signal(Signal::CONTINUE);
-    }
-
-    /// This process was continued, by `fg`, `bg` or another program.
-    fn resume(&mut self) {
-        // The command is asked to end before it can do anything else, with words that say why.
-        self.awaits_loss = !self.is_lost() && !self.lease.is_valid();
-        if self.awaits_loss {
-            return;
-        }
-        self.child.resume_halted();
-        // A Ctrl-Z between these two would be lost.
-        if !self.is_lost()
-            && let Some(terminal) = &self.terminal
-            && self.wants_terminal
-            && !self.child.is_group_over()
-            && terminal.is_ours()
-        {
-            terminal.give(self.child.group());
-        }
-        self.child.signal(Signal::CONTINUE);
-    }
-
     fn has_terminal(&self) -> bool {
         let is_of = |group: &Pid| self.terminal.as_ref().is_some_and(|it| it.is_of(*group));
         self.child.groups().iter().any(is_of)
@@ -402,14 +309,6 @@ const OUT_OF_REACH: &str = "the command goes on without the lock: what is left o
     cannot be signalled";
 const UNLISTED: &str = "processes of the command may be left in other groups, and go on without the lock: the system does \
     not list the children of this process in /proc";
-const HUNG_UP: &str =
-    "the command asks for the terminal, which nobody can give it, and was hung up";
-/// How long a command waits that asks for a terminal which nobody can give it.
-const ASKED_AGAIN: Duration = Duration::from_millis(100);
-/// How long a stop of the command counts as the answer to a signal that the group got.
-const TO_FOLLOW: Duration = Duration::from_secs(1);
-/// How long the thread for signals needs to tell of one.
-const TO_HEAR: Duration = Duration::from_millis(5);
 /// How often it is looked for what nobody tells of.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often it is looked whether a process has called `setsid`, as one does that becomes a daemon.
