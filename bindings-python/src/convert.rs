@@ -73,9 +73,6 @@ pub(crate) fn type_name(value: &Bound<'_, PyAny>) -> String {
 }
 
 fn number_of_seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
-    if value.is_instance_of::<PyDelta>() {
-        return value.call_method0("total_seconds")?.extract();
-    }
     let refused = || {
         let text =
             format!("{name} must be seconds (int, float or timedelta), not {}", described(value));
@@ -87,6 +84,10 @@ fn number_of_seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
     match value.extract::<f64>() {
         Ok(number) => Ok(number),
         Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(f64::INFINITY),
+        // Not before: that imports a module at first, which is not possible any more when the interpreter ends.
+        Err(_) if value.is_instance_of::<PyDelta>() => {
+            value.call_method0("total_seconds")?.extract()
+        }
         Err(_) => Err(refused()),
     }
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.python.programs import Program, has_no_place, has_place, run, unexpected
+from tests.python.programs import Program, has_no_place, has_place, is_free, run, unexpected
 from tests.support.cluster import Cluster
 from tests.support.proxy import FaultProxy
 from tests.support.wait import eventually
@@ -329,6 +329,27 @@ def test_no_thread_is_started_once_the_interpreter_ends(cluster3: Cluster) -> No
         nodes=cluster3.urls,
     )
     assert out == "[]"
+
+
+def test_an_object_that_is_left_to_the_end_gets_an_error_of_python(cluster3: Cluster) -> None:
+    # Nothing can be imported any more. It was a panic.
+    out = run(
+        """
+        import builtins, quorlock
+
+        class Last:
+            def __del__(self, locks=quorlock.redlock):
+                try:
+                    locks("r", ttl=5).acquire()
+                except ImportError as error:
+                    print(error)
+
+        builtins.last = Last()  # it goes when the modules have gone
+        """,
+        nodes=cluster3.urls,
+    )
+    assert "shutting down" in out
+    eventually(lambda: is_free(cluster3, "r"))
 
 
 def test_no_place_is_left_of_a_thread_that_waits(cluster3: Cluster) -> None:
