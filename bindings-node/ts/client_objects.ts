@@ -58,6 +58,13 @@ export function clientObject(client: object): ClientObject | undefined {
   return undefined
 }
 
+/** Where a server is. */
+interface Server {
+  readonly host?: unknown
+  readonly port?: unknown
+  readonly path?: unknown
+}
+
 /** ioredis keeps its settings, completed, in `options`; what it has selected, in `condition`. */
 function ofIoredis(client: Record<string, unknown>): ClientObject {
   const options = asObject(client['options'])
@@ -76,13 +83,14 @@ function ofIoredis(client: Record<string, unknown>): ClientObject {
     const condition = client['prevCondition'] ?? client['condition']
     return asObject(condition)?.['select'] ?? options['db']
   }
-  // What its TLS settings say of the server goes before the rest.
-  const server = (): Record<string, unknown> => ({
-    ...options,
-    ...placeIn(asObject(options['tls'])),
-  })
+  // What its TLS settings say of the server goes before the rest. Read with each lock, so that it must not take long.
+  const server = (): Server => {
+    const tls = asObject(options['tls'])
+    const part = (name: 'host' | 'port' | 'path'): unknown => tls?.[name] ?? options[name]
+    return { host: part('host'), port: part('port'), path: part('path') }
+  }
   return {
-    read: () => readParts(server(), server()['path'], selected()),
+    read: () => readParts({ ...options, ...server() }, server().path, selected()),
     now: () => placeOf(selected(), options['keyPrefix']),
     follows: true,
     server: () => inWords(server()),
@@ -155,7 +163,7 @@ function ofNodeRedis(client: object, object: Record<string, unknown>): ClientObj
     read,
     now: () => placeOf(options['database'], prefix()),
     follows: false,
-    server: () => (hasCopied(object) ? '' : inWords(socketOf(object, options))),
+    server: () => (hasCopied(object) ? '' : inWords(asObject(options['socket']) ?? {})),
     login: () => [options['username'], options['password']],
     connection: () => connectionOfNodeRedis(object),
     link: () => connectionOfNodeRedis(object) || undefined,
@@ -236,13 +244,7 @@ function databaseIn(info: unknown): number {
   return Number(found[1])
 }
 
-/** Of the settings of `tls.connect`, those that say where to connect to. */
-function placeIn(tls: Record<string, unknown> | undefined): Record<string, unknown> {
-  const named = ['host', 'port', 'path'].filter((name) => tls?.[name] !== undefined)
-  return Object.fromEntries(named.map((name) => [name, tls?.[name]]))
-}
-
-function inWords({ host, port, path }: Record<string, unknown>): string {
+function inWords({ host, port, path }: Server): string {
   return path ? String(path) : `${String(host ?? 'localhost')}:${String(port ?? 6379)}`
 }
 
