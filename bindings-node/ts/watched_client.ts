@@ -152,11 +152,13 @@ export class WatchedClient implements Asker {
     if (now.keyPrefix !== place.keyPrefix || (object.follows && now.db !== place.db))
       throw new ConfigError(this.#hasMoved(now))
     const server = object.server()
-    if (server !== this.#server)
+    if (server !== this.#server) {
+      object.read() // which says more where clients share what they go by
       throw new ConfigError(
         `the client of ${this.address} connects to ${server} from now on: a lock would have two holders; ` +
           'make a new Redlock',
       )
+    }
     const [username, password] = object.login()
     if (username === this.#login[0] && password === this.#login[1]) return
     this.#warnOnce(

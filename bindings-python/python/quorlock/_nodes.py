@@ -177,7 +177,10 @@ def _keeps_place(pool: Any) -> bool:
 
 def overridden_in(client: Any) -> str | None:
     """The method for commands that was put into the object itself, if there is one."""
-    put = [method for method in _COMMANDS if method in vars(client)]
+    own = vars(client).keys()
+    if own.isdisjoint(_COMMANDS):  # as usual, with each lock
+        return None
+    put = [method for method in _COMMANDS if method in own]
     return next((method for method in put if not _is_traced(client, method)), None)
 
 

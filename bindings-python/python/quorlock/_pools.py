@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import socket
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ def database_of(pool: Any) -> int:
     return int(pool.connection_kwargs.get("db") or 0)
 
 
-def settings_of(pool: Any) -> dict[str, Any]:
+def settings_of(pool: Any) -> Mapping[str, Any]:
     """The settings of a pool's connections."""
-    settings = dict(pool.connection_kwargs)
-    if settings.get("maintenance_notification_hash") is not None:
-        # Its server moves, and has told so: redis-py changes the host for that time.
-        settings["host"] = settings.get("orig_host_address")
-    return settings
+    settings: Mapping[str, Any] = pool.connection_kwargs
+    if settings.get("maintenance_notification_hash") is None:
+        return settings
+    # Its server moves, and has told so: redis-py changes the host for that time.
+    return {**settings, "host": settings.get("orig_host_address")}
 
 
 def place_of(pool: Any) -> dict[str, Any]:

@@ -65,6 +65,8 @@ class Selections:
         return self._first(is_moved=True)
 
     def _first(self, *, is_moved: bool) -> str | None:
+        if not (self._left or self._strays):  # as usual, with each lock
+            return None
         for stray in list(self._strays):
             connection, left = stray[0](), stray[1]
             if connection is None or self._has(connection):
