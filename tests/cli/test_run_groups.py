@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PROGRAM, Command, is_alive, state
+from tests.cli.command import PROGRAM, Command, Ended, is_alive, state
 from tests.cli.conftest import Start
 from tests.cli.terminal import SHELL, Terminal
 from tests.python.programs import is_free
@@ -300,6 +300,16 @@ def test_a_stopped_job_does_not_keep_the_lock_when_its_shell_has_ended(cluster3:
         shell.expect(r"ready\$ ")
         assert not is_alive(step)
     assert is_free(cluster3, "job")
+
+
+def test_a_job_that_goes_on_is_not_hung_up_on(start: Start, cluster3: Cluster) -> None:
+    """Processes of it end while `run` looks for stopped ones."""
+    loop = '(trap "" HUP; i=0; while [ $i -lt 12 ]; do /bin/true; i=$((i+1)); done) &'
+    job = f"trap 'echo hung up' HUP; {loop * 60} wait; wait"
+    for _ in range(8):  # 6 of 15 were hung up on
+        words = ("bash", "-c", 'set -m; sh -c "$1" & sleep 0.05; exit 3', "bash", job)
+        command = start("run", "job", "--", *words, nodes=cluster3.urls)
+        assert command.end() == Ended(3, "", "")
 
 
 def test_a_lost_lock_ends_a_shell_and_its_job(cluster3: Cluster) -> None:

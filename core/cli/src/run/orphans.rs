@@ -49,7 +49,7 @@ impl Orphans {
 
     /// The groups of the command's processes in this session in which one is stopped.
     pub(super) fn stopped_groups(&self) -> BTreeSet<Pid> {
-        let stopped = self.members().into_iter().filter(|it| has_state(it.process, &['T']));
+        let stopped = self.members().into_iter().filter(|it| state(it.process) == Some('T'));
         stopped.map(|it| it.group).collect()
     }
 
@@ -112,7 +112,12 @@ fn parent(process: Pid) -> Option<Pid> {
 
 /// Whether a process is in one of these states, by the system's letters. One that is no more is in any.
 fn has_state(process: Pid, states: &[char]) -> bool {
-    stat(process).is_none_or(|it| it.trim_start().starts_with(states))
+    state(process).is_none_or(|it| states.contains(&it))
+}
+
+/// The system's letter for what a process does.
+fn state(process: Pid) -> Option<char> {
+    stat(process)?.trim_start().chars().next()
 }
 
 /// What the system tells of a process, from its state on. (The name before may hold anything.)
