@@ -160,6 +160,27 @@ def test_a_command_under_two_locks_gets_the_terminal_when_it_asks(cluster3: Clus
     assert is_free(cluster3, "outer")
 
 
+def test_a_command_under_two_locks_gets_the_terminal_at_once(
+    cluster3: Cluster, tmp_path: Path
+) -> None:
+    """The inner `run` waits no longer than until the outer one has given it the terminal."""
+    (tmp_path / "asks.py").write_text(
+        "import os, termios, time\n"
+        "terminal = os.open('/dev/tty', os.O_RDWR)\n"
+        "modes, began = termios.tcgetattr(terminal), time.monotonic()\n"
+        "termios.tcsetattr(terminal, termios.TCSANOW, modes)\n"
+        "print(f'asked={time.monotonic() - began:.3f}', flush=True)\n"
+    )
+    inner = f"{PROGRAM[0]} run job -- {sys.executable} {tmp_path}/asks.py"
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        times = []
+        for _ in range(5):
+            shell.expect(r"ready\$ ")
+            shell.type(f"{PROGRAM[0]} run outer -- {inner} </dev/null\n")
+            times.append(float(shell.expect(r"asked=([0-9.]+)\n")))
+    assert min(times) < 0.06
+
+
 ASKS = "read word </dev/tty; echo read=$word >/dev/tty; exec sleep 60"
 
 
