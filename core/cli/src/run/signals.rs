@@ -107,12 +107,13 @@ impl Signals {
         for number in JOB {
             if !is_ignored(number) {
                 restore(number);
-                self.handle.add_signal(number).map_err(|error| failed(&error))?;
                 let told = if number == consts::SIGCONT { GOES_ON } else { STOPS };
                 if number != consts::SIGWINCH {
+                    // Before the other handler, which lets another thread run: what is told later must not be noted before.
                     flag::register_usize(number, Arc::clone(&self.told_last), told)
                         .map_err(|error| failed(&error))?;
                 }
+                self.handle.add_signal(number).map_err(|error| failed(&error))?;
             }
         }
         Ok(())
@@ -162,30 +163,44 @@ pub(crate) fn end_first_process() {
     }
 }
 
-/// What [`stop_own`] stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stopped {
-    /// This process.
-    Process,
-    /// Its group.
-    Group,
+/// Stops the group of this process, as the terminal would by `signal`; returns when it is continued. Without a shell
+/// that could continue it, the system does not stop it.
+pub(super) fn stop_own_group(signal: Signal) {
+    let Ok(number) = signal::Signal::try_from(signal.0) else { return };
+    with_action(SigHandler::SigDfl, number, || {
+        // This is the main thread, and the kernel lets it act on the signal before the call returns.
+        let _ = signal::kill(Pid::from_raw(0), number);
+    });
 }
 
-/// Stops this process or its group, as the terminal would by `signal`; returns when it is continued. Without a shell
-/// that could continue it, the system does not stop it.
-pub(super) fn stop_own(what: Stopped, signal: Signal) {
+/// Stops this process alone, unless its group was told last to go on: it would be the only one that stands still.
+pub(super) fn stop_own_process(signal: Signal, told_last: &ToldLast) {
     let Ok(number) = signal::Signal::try_from(signal.0) else { return };
-    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    let stop = SigSet::from(number);
+    let _ = stop.thread_block();
+    // It waits for this thread. From here on, a continuation takes it back.
+    let _ = signal::raise(number);
+    let goes_on = told_last.goes_on();
+    let action = if goes_on { SigHandler::SigIgn } else { SigHandler::SigDfl };
+    with_action(action, number, || {
+        let _ = stop.thread_unblock();
+    });
+}
+
+/// Does something while a signal that stops has this action.
+fn with_action(action: SigHandler, stop: signal::Signal, act: impl FnOnce()) {
+    let set = |number, handler| {
+        let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+        // SAFETY: no handler is installed.
+        unsafe { signal::sigaction(number, &action) }
+    };
     // An event that tells of this continuation would come when the command may be stopped again, and continue that.
-    let changed = [number, signal::Signal::SIGCONT];
-    // SAFETY: the default action and those that were there before are all valid.
-    let before = changed.map(|it| unsafe { signal::sigaction(it, &default) });
-    let receiver = if what == Stopped::Group { Pid::from_raw(0) } else { getpid() };
-    // This is the main thread, and the kernel lets it act on the signal before the call returns.
-    let _ = signal::kill(receiver, number);
-    for (number, before) in changed.into_iter().zip(before) {
+    let changed = [(stop, action), (signal::Signal::SIGCONT, SigHandler::SigDfl)];
+    let before = changed.map(|(number, handler)| (number, set(number, handler)));
+    act();
+    for (number, before) in before {
         if let Ok(before) = before {
-            // SAFETY: as above.
+            // SAFETY: it was there before.
             let _ = unsafe { signal::sigaction(number, &before) };
         }
     }

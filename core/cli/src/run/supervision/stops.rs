@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::Supervision;
 use crate::output::complain;
 use crate::run::orphans::is_group_orphaned;
-use crate::run::signals::{Signal, Stopped, continue_own_group, stop_own};
+use crate::run::signals::{Signal, continue_own_group, stop_own_group, stop_own_process};
 
 impl Supervision<'_> {
     /// This process and its group were told to stop.
@@ -58,15 +58,16 @@ impl Supervision<'_> {
         let signal = if signal.asks_for_terminal() { signal } else { Signal::STOP };
         // Another `run` of the group would stop it a second time, after it was continued.
         let is_told = self.told_to_stop.take().is_some_and(|at| at.elapsed() < TO_FOLLOW);
-        // If the group was continued meanwhile, this process would be the only one of it that stands still.
-        if !(is_told && self.told_last.goes_on()) {
-            let began = Instant::now();
-            stop_own(if is_told { Stopped::Process } else { Stopped::Group }, signal);
-            let is_unanswered = signal.asks_for_terminal() && !terminal.is_ours();
-            if is_unanswered && began.elapsed() < ASKED_AGAIN {
-                // The system stops no group that no shell could continue, which is not known everywhere.
-                sleep(ASKED_AGAIN);
-            }
+        let began = Instant::now();
+        if is_told {
+            stop_own_process(signal, &self.told_last);
+        } else {
+            stop_own_group(signal);
+        }
+        let is_unanswered = signal.asks_for_terminal() && !terminal.is_ours();
+        if is_unanswered && began.elapsed() < ASKED_AGAIN {
+            // The system stops no group that no shell could continue, which is not known everywhere.
+            sleep(ASKED_AGAIN);
         }
         // A SIGTERM that has come before, as from a `run` around this one that has lost its lock, goes to the command first.
         sleep(TO_HEAR);
