@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
+import gc
 import multiprocessing
 import pickle
 import queue
@@ -22,6 +23,7 @@ import valkey.asyncio.sentinel
 import valkey.sentinel
 
 from quorlock import ConfigError, ConfigTypeError, Redlock, aio
+from quorlock._asking import connections_of
 from tests.python.test_client_answers import ASYNCIO, BLOCKING, busy, manager, result, run
 from tests.support.cluster import Cluster
 
@@ -483,6 +485,26 @@ def test_a_pool_with_a_copied_class_of_connections_may_use_another_database(
             await result(lock.acquire())
         await close(client)
         await close(other)
+
+    run(kind, test())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_connections_of_other_pools_are_forgotten_with_them(cluster3: Cluster, kind: Any) -> None:
+    async def test() -> None:
+        client = kind.from_url(cluster3.urls[0])
+        assert manager(kind, [client])
+        pool = client.connection_pool
+        strays = connections_of(client).selections._strays
+        settings = {**pool.connection_kwargs, "db": 3}
+        other = kind(connection_pool=type(pool)(connection_class=pool.connection_class, **settings))
+        for _ in range(3):
+            await result(other.ping())
+            assert len(strays) == 1
+        await close(other)
+        del other
+        gc.collect()
+        assert not strays
 
     run(kind, test())
 

@@ -5,7 +5,6 @@ Owns the classes of a pool's connections. It must not know what follows from suc
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import copyreg
 import weakref
@@ -25,9 +24,9 @@ class Selections:
         """Raises `TypeError` if the class of connections cannot be extended."""
         # : How they have left it, and the classes that notice it, by those that they extend.
         self._left: set[Left] = set()
-        # : Connections of other pools, which have the same class, and in which way these have left:
+        # : Connections of other pools, which have the same class, and in which ways these have left:
         # : some versions of the libraries put every connection that is given back into a pool.
-        self._strays: list[tuple[Any, Left]] = []
+        self._strays: dict[weakref.ref[Any], set[Left]] = {}
         self._made: Callable[[], list[Any]] = lambda: made(pool) + idle_of(pool)
         self._place = place_of(pool)
         # : As a connection of that place had it last: looking is all that most commands cost.
@@ -67,16 +66,13 @@ class Selections:
     def _first(self, *, is_moved: bool) -> str | None:
         if not (self._left or self._strays):  # as usual, with each lock
             return None
-        for stray in list(self._strays):
-            connection, left = stray[0](), stray[1]
-            if connection is None or self._has(connection):
-                with contextlib.suppress(ValueError):  # another thread was quicker
-                    self._strays.remove(stray)
-                self._left |= set() if connection is None else {left}
+        strays = self._strays.copy()  # at once: some may be garbage at any moment
+        own = {id(inner(it)) for it in self._made()} if strays else set()
+        for stray, left in strays.items():
+            if id(stray()) in own:
+                self._left |= left
+                self._strays.pop(stray, None)
         return min((how for moved, how in list(self._left) if moved == is_moved), default=None)
-
-    def _has(self, connection: Any) -> bool:
-        return any(inner(it) is connection for it in self._made())
 
     def _noticing(self, kind: Any) -> Any:
         """A class as the given one, which notices what is sent."""
@@ -101,12 +97,11 @@ class Selections:
                 self._address = address
 
     def _leave(self, connection: Any, left: Left) -> None:
-        if any(it() is connection and other == left for it, other in list(self._strays)):
-            return
-        if self._has(connection):
+        if any(inner(it) is connection for it in self._made()):
             self._left.add(left)
-        else:
-            self._strays.append((weakref.ref(connection), left))
+            return
+        stray = weakref.ref(connection, lambda it: self._strays.pop(it, None))
+        self._strays.setdefault(stray, set()).add(left)
 
 
 def original(kind: Any) -> Any:
