@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import enum
 import functools
 import gc
 import multiprocessing
 import pickle
 import queue
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,6 +23,8 @@ import valkey
 import valkey.asyncio
 import valkey.asyncio.sentinel
 import valkey.sentinel
+from redis.cache import CacheConfig
+from redis.connection import CacheProxyConnection
 
 from quorlock import ConfigError, ConfigTypeError, Redlock, aio
 from quorlock._asking import connections_of
@@ -342,11 +346,19 @@ def test_a_client_with_connections_to_another_server_than_its_settings_name_is_r
     run(kind, test())
 
 
+def ports(port: int) -> Any:
+    return enum.Enum("Ports", {"MINE": port}, type=int).MINE
+
+
 @pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("text", ["{}", " {}", "{}\n", "0{}"])
-def test_a_port_may_be_a_text(cluster3: Cluster, kind: Any, text: str) -> None:
+@pytest.mark.parametrize(
+    "form", ["{}".format, " {}".format, "{}\n".format, "0{}".format, b"%d".__mod__, ports]
+)
+def test_a_port_may_be_what_the_library_converts(
+    cluster3: Cluster, kind: Any, form: Callable[[int], Any]
+) -> None:
     async def test() -> None:
-        client = kind(host=cluster3[0].host, port=text.format(cluster3[0].port))
+        client = kind(host=cluster3[0].host, port=form(cluster3[0].port))
         await result(client.ping())
         for _ in range(2):
             lock = manager(kind, [client]).lock("r")
@@ -356,6 +368,33 @@ def test_a_port_may_be_a_text(cluster3: Cluster, kind: Any, text: str) -> None:
         await close(client)
 
     run(kind, test())
+
+
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_connections_go_on_whose_host_their_library_has_changed_while_the_server_moves(
+    cluster3: Cluster, is_cached: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CacheProxyConnection, "DEFAULT_SERVER_NAME", "valkey")
+    settings = {"cache_config": CacheConfig()} if is_cached else {}
+    client = redis.Redis(cluster3[0].host, cluster3[0].port, protocol=3, **settings)
+    client.ping()
+    lock, pool = Redlock([client]).lock("r"), client.connection_pool
+    for moves in (1, None):
+        # Without proactive_reconnect, redis-py leaves them the other host.
+        host = None if moves is None else "localhost"
+        pool.update_connections_settings(
+            maintenance_notification_hash=moves, host_address=host, update_notification_hash=True
+        )
+        connections = [pool.get_connection() for _ in range(2)]
+        for connection in connections:
+            connection.send_command("PING")
+            connection.read_response()
+            pool.release(connection)
+        assert lock.acquire(timeout=5)
+        lock.release()
+        if moves is not None:
+            assert Redlock([client])
+    client.close()
 
 
 @pytest.mark.parametrize("kind", ALL)

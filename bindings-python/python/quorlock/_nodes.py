@@ -17,7 +17,6 @@ from ._keywords import ELSEWHERE, NOT_FOLLOWED
 from ._pools import (
     database_of,
     elsewhere,
-    inner,
     is_handled,
     is_theirs,
     made,
@@ -156,7 +155,7 @@ def _refuse_what_cannot_be_told(
     if any(str(getattr(it, "db", None) or 0) != database for it in made(pool)):
         raise _unknown_database(name, "its settings were changed after it had connected")
     usual = place_of(pool)
-    if place := next(filter(None, (elsewhere(inner(it), usual) for it in made(pool))), None):
+    if place := next(filter(None, (elsewhere(it, usual) for it in made(pool))), None):
         reason = f"it has a connection to {place}, which is not that of its settings"
         raise _underivable(name, reason)
 
@@ -164,7 +163,7 @@ def _refuse_what_cannot_be_told(
 def _keeps_place(pool: Any) -> bool:
     """Whether a connection that is made goes where the settings say. It is never connected."""
     try:
-        connection = inner(pool.connection_class(**pool.connection_kwargs))
+        connection = pool.connection_class(**pool.connection_kwargs)
     except Exception:  # noqa: BLE001 - of a program's own class
         return False
     functions = ("redis_connect_func", "valkey_connect_func")

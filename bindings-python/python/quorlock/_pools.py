@@ -25,7 +25,7 @@ def database_of(pool: Any) -> int:
 def settings_of(pool: Any) -> Mapping[str, Any]:
     """The settings of a pool's connections."""
     settings: Mapping[str, Any] = pool.connection_kwargs
-    if settings.get("maintenance_notification_hash") is None:
+    if settings.get(_MOVES) is None:
         return settings
     # Its server moves, and has told so: redis-py changes the host for that time.
     return {**settings, "host": settings.get("orig_host_address")}
@@ -45,17 +45,19 @@ def address_of(connection: Any) -> tuple[Any, Any, Any]:
 
 def elsewhere(connection: Any, place: dict[str, Any]) -> str | None:
     """Where a connection of a pool connects to, if that is not the place of the settings."""
-    own = dict(zip(_ADDRESS, address_of(connection)))
-    if getattr(connection, "maintenance_notification_hash", None) is not None:
-        own["host"] = connection.orig_host_address  # as above
+    own = dict(zip(_ADDRESS, address_of(inner(connection))))
+    if any(getattr(it, _MOVES, None) is not None for it in (connection, inner(connection))):
+        own["host"] = inner(connection).orig_host_address  # as above
     moved = [it for it in _ADDRESS if own[it] and _plain(own[it]) != _plain(place[it])]
     return ", ".join(f"{it} {own[it]}" for it in moved) or None
 
 
 def _plain(value: Any) -> str:
-    """A setting as the library reads it: a port may be a text, also with a space or a zero."""
-    text = str(value).strip()
-    return str(int(text)) if text.isdecimal() else text
+    """A setting as the library reads it: a port may be a text or an enum that it converts."""
+    try:
+        return str(int(value))
+    except (TypeError, ValueError):
+        return str(value)
 
 
 def is_of_asyncio(kind: Any) -> bool:
@@ -184,6 +186,8 @@ _HUBS = {"gevent", "eventlet"}
 _PLACE = {"host": "localhost", "port": 6379, "path": None, "ssl": None}
 # : What a connection has of it: the host and the port, or the path.
 _ADDRESS = ("host", "port", "path")
+# : What the settings have while the server moves, and a connection, or the cache around it.
+_MOVES = "maintenance_notification_hash"
 _COROUTINES = ("connect", "_connect", "on_connect", "disconnect", "read_response")
 # : The names under which their pools keep the connections that they have made.
 _MADE = ("_available_connections", "_in_use_connections", "_connections")

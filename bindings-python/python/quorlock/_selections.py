@@ -29,8 +29,9 @@ class Selections:
         self._strays: dict[weakref.ref[Any], set[Left]] = {}
         self._made: Callable[[], list[Any]] = lambda: made(pool) + idle_of(pool)
         self._place = place_of(pool)
-        # : As a connection of that place had it last: looking is all that most commands cost.
-        self._address: tuple[Any, Any, Any] | None = None
+        # : As its connections have it, also while the server moves: looking is all that most
+        # : commands cost.
+        self._addresses: set[tuple[Any, Any, Any]] = set()
         self._kinds: dict[Any, Any] = {}
         # : As the settings and the library write the database.
         self._names = {str(database), str(pool.connection_kwargs.get("db") or 0)}
@@ -90,11 +91,12 @@ class Selections:
             self._leave(connection, (False, f"has run {command}()"))
         elif str(getattr(connection, "db", None) or 0) not in self._names:  # it begins with that
             self._leave(connection, (False, f"has database {connection.db} as its own"))
-        elif (address := address_of(connection)) != self._address:
-            if place := elsewhere(connection, self._place):
+        elif (address := address_of(connection)) not in self._addresses:
+            outer = next((it for it in self._made() if inner(it) is connection), connection)
+            if place := elsewhere(outer, self._place):
                 self._leave(connection, (True, place))
             else:
-                self._address = address
+                self._addresses.add(address)
 
     def _leave(self, connection: Any, left: Left) -> None:
         if any(inner(it) is connection for it in self._made()):
