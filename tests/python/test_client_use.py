@@ -247,24 +247,47 @@ def test_greenlets_that_make_managers_over_clients(
 
 
 @pytest.mark.parametrize("kind", BLOCKING)
+@pytest.mark.parametrize("name", ["begin", "_start"])
 def test_a_signal_handler_begins_the_question_of_the_caller_that_it_has_interrupted(
-    cluster3: Cluster, kind: Any, monkeypatch: pytest.MonkeyPatch
+    cluster3: Cluster, kind: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = kind.from_url(cluster3.urls[0])
     client.ping()
-    usual, waited = Question.begin, list[float]()
+    usual, waited = getattr(Question, name), list[float]()
 
-    def begin(question: Question) -> None:
+    def interrupted(question: Question, *arguments: Any) -> None:
         if not waited:
             waited.append(0.0)
             before = time.monotonic()
             Redlock([client])  # as in a handler
             waited[0] = time.monotonic() - before
-        usual(question)
+        usual(question, *arguments)
 
-    monkeypatch.setattr(Question, "begin", begin)
+    monkeypatch.setattr(Question, name, interrupted)
     Redlock([client])
     assert waited[0] < 0.5
+    client.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_signal_handler_that_raises_leaves_the_question_of_another_thread_to_it(
+    cluster3: Cluster, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    client.ping()
+    connections = connections_of(client)
+    question = Question(connections, None)
+    connections._questions.append(question)  # of a thread that is about to begin it
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Question, "_start", interrupted)
+        Redlock([client])
+    question.begin()
+    eventually(question.is_over)
+    assert not connections.are_untold()
     client.close()
 
 

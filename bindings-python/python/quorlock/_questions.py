@@ -89,7 +89,7 @@ class Question:
         # : What wakes the callers that wait: plain locks, which are held by nobody while a signal
         # : handler runs, that may wait as well.
         self._wakers: list[Any] = []
-        # : Held once it has begun.
+        # : Held once somebody asks: a signal handler may come while a thread is started for that.
         self._once = threading.Lock()
         self._waits: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] = {}
 
@@ -124,12 +124,12 @@ class Question:
 
     def begin(self) -> None:
         """Ask, and return at once: a client may wait for a server that hangs without an end."""
-        if not self._once.acquire(blocking=False):
+        if self._once.locked():
             return
         try:
             if self.loop is None:
                 self._start(self._ask_by_threads)
-            else:
+            elif self._once.acquire(blocking=False):
                 self._begin_on(self.loop)
         except RuntimeError as error:  # the loop is closed, or the interpreter ends
             self.stop(error)
@@ -142,6 +142,7 @@ class Question:
             begun = asyncio.run_coroutine_threadsafe(asking, loop)
         except BaseException:
             asking.close()
+            self._once.release()  # others may begin it
             raise
         begun.add_done_callback(lambda _: self.stop())  # if it was cancelled before it began
 
@@ -151,6 +152,8 @@ class Question:
         threading.Thread(target=ask, name="quorlock-clients", daemon=True).start()
 
     def _ask_by_threads(self) -> None:
+        if not self._once.acquire(blocking=False):
+            return  # it was begun by a signal handler, too, while another thread began it
         has_ended = threading.Event()
 
         def ask(asked: Asked) -> None:
