@@ -23,8 +23,6 @@ import valkey
 import valkey.asyncio
 import valkey.asyncio.sentinel
 import valkey.sentinel
-from redis.cache import CacheConfig
-from redis.connection import CacheProxyConnection
 
 from quorlock import ConfigError, ConfigTypeError, Redlock, aio
 from quorlock._asking import connections_of
@@ -145,7 +143,9 @@ def test_connections_that_connect_in_their_own_way_are_refused(kind: Any, name: 
 
 
 @pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("setting", [{"port": 2}, {"host": "other"}, {"db": 3}, {"nonsense": 1}])
+@pytest.mark.parametrize(
+    "setting", [{"port": 2}, {"host": "other"}, {"db": 3}, {"password": "x"}, {"nonsense": 1}]
+)
 def test_connections_that_are_made_with_other_settings_are_refused(
     kind: Any, setting: dict[str, Any]
 ) -> None:
@@ -154,6 +154,68 @@ def test_connections_that_are_made_with_other_settings_are_refused(
 
     def make(self: Any, **settings: Any) -> None:
         usual.__init__(self, **{**settings, **setting})
+
+    pool.connection_class = type("Mine", (usual,), {"__init__": make})
+    with pytest.raises(ConfigError, match="Mine overrides __init__, and does not keep"):
+        manager(kind, [kind(connection_pool=pool)])
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_connections_that_are_made_with_another_authority_are_refused(kind: Any) -> None:
+    library = LIBRARIES[kind]
+    pool = kind(port=1, ssl=True).connection_pool
+    usual = pool.connection_class
+    assert usual is library.SSLConnection
+
+    def make(self: Any, **settings: Any) -> None:
+        usual.__init__(self, **{**settings, "ssl_ca_certs": ca})
+
+    pool.connection_class = type("Mine", (usual,), {"__init__": make})
+    ca = None
+    manager(kind, [kind(connection_pool=pool)])
+    ca = "mine.pem"
+    with pytest.raises(ConfigError, match="Mine overrides __init__, and does not keep"):
+        manager(kind, [kind(connection_pool=pool)])
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("name", ["_connect", "on_connect", "send_command", "pack_command"])
+def test_connections_that_are_made_with_methods_of_their_own_are_refused(
+    kind: Any, name: str
+) -> None:
+    pool = kind(port=1).connection_pool
+    usual = pool.connection_class
+
+    def make(self: Any, **settings: Any) -> None:
+        usual.__init__(self, **settings)
+        setattr(self, name, getattr(self, name))
+
+    pool.connection_class = type("Mine", (usual,), {"__init__": make})
+    with pytest.raises(ConfigError, match="Mine overrides __init__, and does not keep"):
+        manager(kind, [kind(connection_pool=pool)])
+
+
+class Packer:
+    """One that might put a prefix before keys."""
+
+    def pack(self, *_: Any) -> list[bytes]:
+        raise AssertionError("it is not used")
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("put", ["callback", "packer"])
+def test_connections_that_are_made_with_functions_of_a_program_are_refused(
+    kind: Any, put: str
+) -> None:
+    pool = kind(port=1).connection_pool
+    usual = pool.connection_class
+
+    def make(self: Any, **settings: Any) -> None:
+        usual.__init__(self, **settings)
+        if put == "callback":
+            self.register_connect_callback(self.on_connect)
+        else:
+            self._command_packer = Packer()
 
     pool.connection_class = type("Mine", (usual,), {"__init__": make})
     with pytest.raises(ConfigError, match="Mine overrides __init__, and does not keep"):
@@ -170,10 +232,11 @@ def test_connections_may_be_made_with_other_settings_than_their_place(
             pool = client.connection_pool
             usual = pool.connection_class
 
-            def make(self: Any, usual: Any = usual, **settings: Any) -> None:
-                usual.__init__(self, **{**settings, "client_name": "mine"})
+            def make(self: Any, name: str, usual: Any = usual, **settings: Any) -> None:
+                usual.__init__(self, **{**settings, "client_name": name})
 
             pool.connection_class = type("Mine", (usual,), {"__init__": make})
+            pool.connection_kwargs["name"] = "mine"  # its library does not know that
         lock = manager(kind, clients).lock("r")
         assert await result(lock.acquire())
         assert await result(clients[0].get("r"))
@@ -347,7 +410,10 @@ def test_a_client_with_connections_to_another_server_than_its_settings_name_is_r
 
 
 def ports(port: int) -> Any:
-    return enum.Enum("Ports", {"MINE": port}, type=int).MINE
+    class Ports(int, enum.Enum):
+        MINE = port
+
+    return Ports.MINE
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -374,11 +440,12 @@ def test_a_port_may_be_what_the_library_converts(
 def test_connections_go_on_whose_host_their_library_has_changed_while_the_server_moves(
     cluster3: Cluster, is_cached: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CacheProxyConnection, "DEFAULT_SERVER_NAME", "valkey")
-    settings = {"cache_config": CacheConfig()} if is_cached else {}
+    monkeypatch.setattr(redis.connection.CacheProxyConnection, "DEFAULT_SERVER_NAME", "valkey")
+    settings: dict[str, Any] = {"cache_config": redis.cache.CacheConfig()} if is_cached else {}
     client = redis.Redis(cluster3[0].host, cluster3[0].port, protocol=3, **settings)
     client.ping()
     lock, pool = Redlock([client]).lock("r"), client.connection_pool
+    connection: Any
     for moves in (1, None):
         # Without proactive_reconnect, redis-py leaves them the other host.
         host = None if moves is None else "localhost"
@@ -393,7 +460,7 @@ def test_connections_go_on_whose_host_their_library_has_changed_while_the_server
         assert lock.acquire(timeout=5)
         lock.release()
         if moves is not None:
-            assert Redlock([client])
+            Redlock([client])
     client.close()
 
 

@@ -14,15 +14,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 from ._errors import ConfigError, ConfigTypeError
 from ._hints import evaluated
 from ._keywords import ELSEWHERE, NOT_FOLLOWED
-from ._pools import (
-    database_of,
-    elsewhere,
-    is_handled,
-    is_theirs,
-    made,
-    place_of,
-    settings_of,
-)
+from ._pools import elsewhere, is_handled, is_theirs, made, place_of, settings_of
 from ._selections import is_noticing
 
 
@@ -136,7 +128,7 @@ def _refuse_what_cannot_be_told(
     its = f"its class of connections {pool.connection_class.__name__}"
     if method := _overridden(pool.connection_class, _CONNECTING):
         raise _unknown_database(name, f"{its} overrides {method}")
-    if _overridden(pool.connection_class, ["__init__"]) and not _keeps_place(pool):
+    if _overridden(pool.connection_class, ["__init__"]) and not _keeps_settings(pool):
         raise _unknown_database(name, f"{its} overrides __init__, and does not keep the settings")
     if method := _overridden(type(pool), (*_POOLING, *_SETTINGS)):
         raise _unknown_database(name, f"its pool {type(pool).__name__} overrides {method}")
@@ -160,18 +152,23 @@ def _refuse_what_cannot_be_told(
         raise _underivable(name, reason)
 
 
-def _keeps_place(pool: Any) -> bool:
-    """Whether a connection that is made goes where the settings say. It is never connected."""
+def _keeps_settings(pool: Any) -> bool:
+    """Whether a class with an `__init__` of its own keeps what locks depend on.
+
+    One connection of it and one of its library are made to compare them, and never connected.
+    """
+    kind, settings = pool.connection_class, pool.connection_kwargs
+    usual: Any = next((base for base in kind.__mro__ if is_theirs(base)), object)
+    known = {it for base in usual.__mro__ for it in inspect.signature(base.__init__).parameters}
     try:
-        connection = pool.connection_class(**pool.connection_kwargs)
+        theirs = usual(**{name: settings[name] for name in settings if name in known})
+        own = kind(**settings)
     except Exception:  # noqa: BLE001 - of a program's own class
         return False
-    functions = ("redis_connect_func", "valkey_connect_func")
-    return (
-        elsewhere(connection, place_of(pool)) is None
-        and int(getattr(connection, "db", None) or 0) == database_of(pool)
-        and not any(getattr(connection, it, None) for it in functions)
-    )
+    put = vars(own).keys() - vars(theirs).keys()
+    packers = {type(getattr(it, "_command_packer", None)) for it in (own, theirs)}
+    is_kept = all(getattr(own, it, None) == getattr(theirs, it, None) for it in _KEPT)
+    return is_kept and len(packers) == 1 and not put & {*_CONNECTING, *_SENDING}
 
 
 def overridden_in(client: Any) -> str | None:
@@ -284,6 +281,26 @@ _POOLING = (
     "disconnect",
 )
 _SETTINGS = ("connection_class", "connection_kwargs")
+# : Of a connection: where it goes, how it is set up, who logs in, and whom TLS trusts.
+_KEPT = (
+    "host",
+    "port",
+    "path",
+    "db",
+    "redis_connect_func",
+    "valkey_connect_func",
+    "_connect_callbacks",
+    "username",
+    "password",
+    "credential_provider",
+    "keyfile",
+    "certfile",
+    "cert_reqs",
+    "ca_certs",
+    "ca_data",
+    "ca_path",
+    "check_hostname",
+)
 _CONNECTIONS = {"Connection", "AbstractConnection", "SSLConnection", "UnixDomainSocketConnection"}
 _LOGIN = ("db", "username", "password")
 _TLS = (

@@ -24,7 +24,7 @@ class Selections:
         """Raises `TypeError` if the class of connections cannot be extended."""
         # : How they have left it, and the classes that notice it, by those that they extend.
         self._left: set[Left] = set()
-        # : Connections of other pools, which have the same class, and in which ways these have left:
+        # : Connections of other pools, which have the same class, and in which ways they have left:
         # : some versions of the libraries put every connection that is given back into a pool.
         self._strays: dict[weakref.ref[Any], set[Left]] = {}
         self._made: Callable[[], list[Any]] = lambda: made(pool) + idle_of(pool)
