@@ -19,17 +19,25 @@ import valkey
 import valkey.asyncio
 
 from quorlock import ConfigError, LockError, QuorumUnreachable, Redlock, aio
+from quorlock._asking import Connections, connections_of
+from quorlock._pools import idle_of, take
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
 BLOCKING = [redis.Redis, valkey.Valkey]
 ASYNCIO = [redis.asyncio.Redis, valkey.asyncio.Valkey]
+ALL = [*BLOCKING, *ASYNCIO]
 SELECTED = "has selected database 3, on one of its connections"
 
 
 async def result(value: Any) -> Any:
     """The result of a call of either kind of client."""
     return await value if inspect.isawaitable(value) else value
+
+
+async def close(client: Any) -> None:
+    await result(getattr(client, "aclose", client.close)())
+    await result(client.connection_pool.disconnect())
 
 
 def run(kind: Any, test: Coroutine[Any, Any, None]) -> None:
@@ -337,3 +345,22 @@ def once_told(acquire: Callable[[], Any]) -> Any:
 def told(caplog: pytest.LogCaptureFixture, notice: str) -> list[str]:
     records: list[logging.LogRecord] = caplog.records
     return [it.getMessage() for it in records if getattr(it, "notice", None) == notice]
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_question_that_ends_without_an_answer_while_somebody_looks(
+    cluster3: Cluster, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    client.ping()
+    connections, pool = connections_of(client), client.connection_pool
+    (taken,) = idle_of(pool)
+    assert take(pool, taken)  # as a question does
+
+    def end(_: Connections) -> bool:
+        pool.release(taken)
+        return False
+
+    monkeypatch.setattr(Connections, "is_asking", end)
+    assert connections.are_untold()
+    client.close()

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 
-from quorlock import QuorumUnreachable, aio
+from quorlock import ConfigError, QuorumUnreachable, aio
 from tests.python.test_client_answers import ASYNCIO, SELECTED, told
 from tests.support.cluster import Cluster
 
@@ -121,3 +122,51 @@ def test_a_question_on_a_loop_that_stands_still_holds_up_nobody(
     assert loop.run_until_complete(acquire(client)) == "released"
     loop.run_until_complete(client.aclose())
     loop.close()
+
+
+@pytest.mark.parametrize("kind", ASYNCIO)
+def test_hung_clients_of_asyncio_are_waited_for_within_the_callers_time(
+    cluster3: Cluster, kind: Any
+) -> None:
+    async def acquire() -> None:
+        clients = [kind.from_url(url) for url in cluster3.urls]
+        for client in clients:
+            await client.ping()
+        locks = aio.Redlock(clients)
+        cluster3[0].pause()
+        cluster3[1].pause()
+        try:
+            before = time.monotonic()
+            with pytest.raises(QuorumUnreachable):
+                await locks.lock("r").acquire(timeout=0.2)
+            # Without a limit they are waited for a second, and the lock beyond that.
+            assert time.monotonic() - before < 0.9
+        finally:
+            cluster3[0].resume()
+            cluster3[1].resume()
+        for client in clients:
+            await client.aclose()
+
+    asyncio.run(acquire())
+
+
+@pytest.mark.parametrize("kind", ASYNCIO)
+@pytest.mark.parametrize("options", [{"blocking": False}, {"timeout": 0.2}])
+def test_a_busy_loop_makes_nobody_lock_in_an_unknown_database(
+    cluster3: Cluster, kind: Any, options: dict[str, Any]
+) -> None:
+    async def acquire() -> None:
+        clients = [kind.from_url(url) for url in cluster3.urls]
+        for client in clients:
+            await client.select(3)
+        locks = aio.Redlock(clients)
+        call = asyncio.ensure_future(locks.lock("r").acquire(**options))
+        await asyncio.sleep(0)
+        time.sleep(0.6)  # the loop is busy, and all timers are over
+        with pytest.raises((ConfigError, QuorumUnreachable)):
+            await call
+        for client in clients:
+            await client.aclose()
+
+    asyncio.run(acquire())
+    assert cluster3.values("r") == [None] * 3

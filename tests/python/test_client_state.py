@@ -16,8 +16,6 @@ import valkey
 import valkey.asyncio
 
 from quorlock import ConfigError, QuorumUnreachable, Redlock, aio
-from quorlock._asking import Connections, connections_of
-from quorlock._pools import idle_of, take
 from tests.support.cluster import Cluster
 
 BLOCKING = [redis.Redis, valkey.Valkey]
@@ -354,54 +352,6 @@ def test_a_hung_client_is_waited_for_no_longer_than_a_second(
     cluster3[1].resume()
 
 
-@pytest.mark.parametrize("kind", ASYNCIO)
-def test_hung_clients_of_asyncio_are_waited_for_within_the_callers_time(
-    cluster3: Cluster, kind: Any
-) -> None:
-    async def acquire() -> None:
-        clients = [kind.from_url(url) for url in cluster3.urls]
-        for client in clients:
-            await client.ping()
-        locks = aio.Redlock(clients)
-        cluster3[0].pause()
-        cluster3[1].pause()
-        try:
-            before = time.monotonic()
-            with pytest.raises(QuorumUnreachable):
-                await locks.lock("r").acquire(timeout=0.2)
-            # Without a limit they are waited for a second, and the lock beyond that.
-            assert time.monotonic() - before < 0.9
-        finally:
-            cluster3[0].resume()
-            cluster3[1].resume()
-        for client in clients:
-            await client.aclose()
-
-    asyncio.run(acquire())
-
-
-@pytest.mark.parametrize("kind", ASYNCIO)
-@pytest.mark.parametrize("options", [{"blocking": False}, {"timeout": 0.2}])
-def test_a_busy_loop_makes_nobody_lock_in_an_unknown_database(
-    cluster3: Cluster, kind: Any, options: dict[str, Any]
-) -> None:
-    async def acquire() -> None:
-        clients = [kind.from_url(url) for url in cluster3.urls]
-        for client in clients:
-            await client.select(3)
-        locks = aio.Redlock(clients)
-        call = asyncio.ensure_future(locks.lock("r").acquire(**options))
-        await asyncio.sleep(0)
-        time.sleep(0.6)  # the loop is busy, and all timers are over
-        with pytest.raises((ConfigError, QuorumUnreachable)):
-            await call
-        for client in clients:
-            await client.aclose()
-
-    asyncio.run(acquire())
-    assert cluster3.values("r") == [None] * 3
-
-
 def test_credentials_that_change_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     client = redis.Redis(port=1, password="old-hunter2")
     locks = Redlock([client], unreachable_timeout=0.1)
@@ -429,22 +379,3 @@ def test_a_clients_own_callback_still_reads_the_reply(cluster3: Cluster) -> None
 def told(caplog: pytest.LogCaptureFixture, notice: str) -> list[str]:
     records: list[logging.LogRecord] = caplog.records
     return [it.getMessage() for it in records if getattr(it, "notice", None) == notice]
-
-
-@pytest.mark.parametrize("kind", BLOCKING)
-def test_a_question_that_ends_without_an_answer_while_somebody_looks(
-    cluster3: Cluster, kind: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = kind.from_url(cluster3.urls[0])
-    client.ping()
-    connections, pool = connections_of(client), client.connection_pool
-    (taken,) = idle_of(pool)
-    assert take(pool, taken)  # as a question does
-
-    def end(_: Connections) -> bool:
-        pool.release(taken)
-        return False
-
-    monkeypatch.setattr(Connections, "is_asking", end)
-    assert connections.are_untold()
-    client.close()
