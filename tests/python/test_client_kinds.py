@@ -328,6 +328,20 @@ def test_connections_of_other_pools_are_forgotten_with_them(cluster3: Cluster, k
     run(kind, test())
 
 
+class Slotted:
+    """A connection to which nobody can refer weakly, as those of asyncio in redis-py 4.2."""
+
+    __slots__ = ()
+
+
+def test_a_connection_of_another_pool_that_cannot_be_forgotten_counts() -> None:
+    client = redis.Redis(port=1)
+    Redlock([client])
+    selections = connections_of(client).selections
+    selections._leave(Slotted(), (False, "has run select()"))
+    assert selections.first() == "has run select()"
+
+
 @pytest.mark.parametrize("kind", ALL)
 def test_a_pool_object_with_methods_of_its_own_is_refused(kind: Any) -> None:
     client, other = kind(port=1), kind(port=2)

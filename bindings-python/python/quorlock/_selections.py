@@ -102,8 +102,12 @@ class Selections:
         if any(inner(it) is connection for it in self._made()):
             self._left.add(left)
             return
-        stray = weakref.ref(connection, lambda it: self._strays.pop(it, None))
-        self._strays.setdefault(stray, set()).add(left)
+        try:
+            stray = weakref.ref(connection, lambda it: self._strays.pop(it, None))
+        except TypeError:  # it may have no references, as those of asyncio in redis-py 4.2
+            self._left.add(left)
+        else:
+            self._strays.setdefault(stray, set()).add(left)
 
 
 def original(kind: Any) -> Any:
