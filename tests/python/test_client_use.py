@@ -18,7 +18,7 @@ import valkey.asyncio
 
 from quorlock import ConfigError, QuorumUnreachable, Redlock, aio
 from quorlock._asking import connections_of
-from quorlock._questions import Question
+from quorlock._questions import Question, wait_for_one
 from tests.python.programs import run
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -288,6 +288,20 @@ def test_a_signal_handler_that_raises_leaves_the_question_of_another_thread_to_i
     question.begin()
     eventually(question.is_over)
     assert not connections.are_untold()
+    client.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_signal_handler_hears_of_the_end_also_if_it_has_interrupted_a_look_at_the_answer(
+    cluster3: Cluster, kind: Any
+) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    client.ping()
+    question = Question(connections_of(client), None)
+    with question.answered._condition:  # which this thread holds while it looks
+        question.begin()
+        wait_for_one([question], 5)
+        assert question.is_over()
     client.close()
 
 

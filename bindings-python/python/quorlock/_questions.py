@@ -79,6 +79,8 @@ class Question:
         self._asker = asker
         self._pid = os.getpid()
         self._begins_no_more = False
+        # : Looked at without a mutex, which a caller may hold that a handler has interrupted.
+        self._has_ended = False
         # : By their identity: those that were asked already, and those that are asked now.
         self._asked: dict[int, Any] = {}
         self._under_way: dict[int, Asked] = {}
@@ -101,7 +103,7 @@ class Question:
         """Whether it has ended, or nobody can answer it any more."""
         if self._pid != os.getpid():  # this first: another thread may have held a mutex of the rest
             return True
-        return self.answered.done() or (self.loop is not None and self.loop.is_closed())
+        return self._has_ended or (self.loop is not None and self.loop.is_closed())
 
     def on_loop(self) -> asyncio.Future[None]:
         """Its end, for the loop that runs: the same for all calls, so that they leave nothing."""
@@ -306,12 +308,13 @@ class Question:
         self._end_all()
 
     def _end_all(self) -> None:
-        if self._begins_no_more and not self._under_way and not self.answered.done():
-            with contextlib.suppress(InvalidStateError):  # another thread was quicker
-                self.answered.set_result(None)
+        if self._begins_no_more and not self._under_way and not self._has_ended:
+            self._has_ended = True
             for waker in list(self._wakers):
                 with contextlib.suppress(RuntimeError):  # it was woken before
                     waker.release()
+            with contextlib.suppress(InvalidStateError):  # another thread was quicker
+                self.answered.set_result(None)
             self._asked.clear()
             self._asker.end()
 
@@ -323,7 +326,7 @@ def wait_for_one(questions: list[Question], seconds: float) -> None:
     try:
         for question in questions:
             question._wakers.append(waker)
-        if not any(it.answered.done() for it in questions):
+        if not any(it._has_ended for it in questions):
             waker.acquire(timeout=seconds)
     finally:
         for question in questions:
