@@ -13,12 +13,12 @@ export function uptime(): number {
 }
 
 /**
- * Calls `callback` after `millis` milliseconds. The function that this returns cancels the call. It does not keep the
- * process alive.
+ * Calls `callback` after `millis` milliseconds, or after 24 days if that is less. The function that this returns cancels
+ * the call. It does not keep the process alive.
  */
 export function after(millis: number, callback: () => void): () => void {
   // No test replaces this one.
-  const signal = AbortSignal.timeout(Math.ceil(millis))
+  const signal = AbortSignal.timeout(Math.min(Math.ceil(millis), LONGEST))
   const end = (): void => {
     signal.removeEventListener('abort', call)
     pending.delete(signal)
@@ -31,6 +31,9 @@ export function after(millis: number, callback: () => void): () => void {
   pending.add(signal)
   return end
 }
+
+/** No timer of Node lasts longer, in milliseconds. */
+const LONGEST = 2 ** 31 - 1
 
 /** A signal that nobody refers to would be collected before its time. */
 const pending = new Set<AbortSignal>()

@@ -152,6 +152,18 @@ describe('a call while clients have not told their databases', () => {
     })
   }
 
+  it('may wait for longer than a timer lasts', async () => {
+    const client = { isOpen: true, isReady: false, socketEpoch: 0, options: {} }
+    const away = { ...client, sendCommand: () => new Promise(() => {}) }
+    const redlock = new Redlock([away])
+    const calls = [2 ** 31, 2 ** 32, Number.MAX_SAFE_INTEGER].map((timeout) =>
+      assert.rejects(redlock.acquire('a', 1000, { timeout }), { code: 'CLOSED' }),
+    )
+    await sleep(50)
+    await redlock.close()
+    await Promise.all(calls)
+  })
+
   it('leaves nothing behind when it is aborted', () =>
     exitsWithin(
       3000,
