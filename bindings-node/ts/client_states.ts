@@ -182,27 +182,37 @@ export class ClientStates {
     this.#decide(millis)
   }
 
-  /** Waits for longer, as too few clients are connected: a wait for all callers is a second at most. */
+  /** Waits for longer, as too few clients are connected: one wait after another, which all such callers share. */
   async #hearAll(millis: number, signal?: AbortSignal): Promise<void> {
+    let isOver = false
     let stop = (): void => {}
-    const over = new Promise<'over'>((resolve) => {
-      const end = (): void => resolve('over')
+    const over = new Promise<boolean>((resolve) => {
+      const end = (): void => {
+        isOver = true
+        resolve(false)
+      }
       const [cancel, unlisten] = [after(millis, end), signal && onAbort(signal, end)]
       stop = () => {
         cancel()
         unlisten?.()
       }
     })
-    try {
-      for (;;) {
-        const heard = this.#hearTogether().then(() => 'heard' as const, unlessUntold)
-        const what = await Promise.race([heard, over])
-        if (what === 'heard' || signal?.aborted) return
-        if (what === 'over') throw this.#unreachable(millis)
+    const hear = async (): Promise<boolean> => {
+      while (!isOver) {
+        try {
+          await this.#hearTogether()
+          return true
+        } catch (error) {
+          if (!(error instanceof Untold)) throw error
+        }
       }
-    } finally {
-      stop()
+      return false
     }
+    // One race, because each would add to what `over` keeps.
+    const isHeard = await Promise.race([hear(), over]).finally(() => stop())
+    if (isHeard || signal?.aborted) return
+    for (const client of this.#watched) client.check()
+    this.#decide(millis)
   }
 
   /** The wait that callers share: a second, from when the first of them came. */
@@ -347,12 +357,6 @@ class Untold extends Error {
   ) {
     super(message)
   }
-}
-
-/** Goes on if the clients have not told in time. */
-function unlessUntold(error: unknown): 'untold' {
-  if (error instanceof Untold) return 'untold'
-  throw error
 }
 
 /** Waits for the clients, or until the signal is aborted; ends with how long it took in milliseconds. */
