@@ -182,25 +182,27 @@ function socketOf(
 ): Record<string, unknown> {
   const socket = asObject(options['socket']) ?? {}
   const named = serverIn(options['url'], socket)
-  const isSame = Object.entries(named).every(([name, value]) => value === socket[name])
-  if (isSame || hasCopied(client)) return { ...socket, ...named }
+  if (Object.entries(named).every(([name, value]) => value === socket[name])) return socket
+  // Without a port in its URL, it took the one that was there when it was made.
+  const isWhole = 'path' in named || 'port' in named || socket['port'] == null
+  const own = { ...socket, ...named }
+  if (hasCopied(client) && isWhole) return own
   throw unusable(
-    `the client of ${inWords(named)} shares its socket options with one of ${inWords(socket)}, and connects to that as well; ` +
-      'give each client an object of its own',
+    `the client of ${inWords(own)} shares its socket options with one of ${inWords(socket)}, so that nobody can tell where ` +
+      'it connects to; give each client an object of its own',
   )
 }
 
-/** The server that a URL names, whatever the `socket` of its client says. */
+/** What a URL says of the server, whatever the `socket` of its client says. */
 function serverIn(url: unknown, socket: Record<string, unknown>): Record<string, unknown> {
-  if (typeof url !== 'string') return {}
+  if (typeof url !== 'string' || url === '') return {}
   const path = /^unix:\/\/(?:[^@/]*@)?(\/[^?#]*)/.exec(url)?.[1]
   if (path !== undefined) return { path: decodeURIComponent(path) }
   if (socket['path'] != null) return {}
   const { hostname, port } = new URL(url)
-  const isHost = [hostname, hostname.replace(/^\[(.*)\]$/, '$1')].includes(String(socket['host']))
-  const host = isHost ? socket['host'] : hostname.replace(/^\[(.*)\]$/, '$1')
-  if (port !== '') return { host, port: Number(port) }
-  return isHost ? { host } : { host, port: undefined }
+  const host = hostname.replace(/^\[(.*)\]$/, '$1')
+  const isHost = [hostname, host].includes(String(socket['host']))
+  return { ...(!isHost && { host }), ...(port !== '' && { port: Number(port) }) }
 }
 
 /** Whether a client of node-redis connects by a copy of its options: since version 5. */

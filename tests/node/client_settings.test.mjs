@@ -78,7 +78,7 @@ describe('the credentials of a client', () => {
 })
 
 describe('the server of a client', () => {
-  const urls = ['redis://a:7001', 'redis://[::1]:7002', 'redis://c']
+  const urls = ['redis://a:7001', 'redis://[::1]:7002', 'redis://c:6379']
   /** @param {Redlock} redlock */
   const addresses = (redlock) => redlock.nodes.map(({ address }) => address)
 
@@ -88,12 +88,32 @@ describe('the server of a client', () => {
       const clients = urls.map((url) => createClient({ url, socket }))
       createClient({ url: 'redis://d:7004', socket })
       clients[0].duplicate({ url: 'redis://e:7005' })
-      assert.deepEqual(addresses(new Redlock(clients)), [...urls.slice(0, 2), 'redis://c:6379'])
+      assert.deepEqual(addresses(new Redlock(clients)), urls)
       const { host, port } = { host: 'f', port: 7006 }
       const without = createClient({ socket: { host, port } })
       assert.deepEqual(addresses(new Redlock([without])), ['redis://f:7006'])
     })
+
+    it(`is refused if others may have changed a port that its URL does not say: ${name}`, () => {
+      const names = ['redis://a', 'redis://b', 'redis://c']
+      for (const [socket, port] of any([
+        [{}, 6379],
+        [{ port: 7001 }, 7001],
+      ])) {
+        const clients = names.map((url) => createClient({ url, socket }))
+        assert.deepEqual(addresses(new Redlock(clients.slice(2))), [`redis://c:${port}`])
+        const others = clients.slice(0, 2)
+        if (port === 6379) assert.equal(new Redlock(others).nodes.length, 2)
+        else assert.throws(() => new Redlock(others), { code: 'CONFIG', message: /shares its/ })
+      }
+    })
   }
+
+  for (const [name, { createClient }] of NODE_REDIS)
+    it(`is that of its socket options, where its URL is empty: ${name}`, () => {
+      const client = createClient({ url: '', socket: { host: 'a', port: 7001 } })
+      assert.deepEqual(addresses(new Redlock([client])), ['redis://a:7001'])
+    })
 
   it('cannot be told where node-redis 4 connects to that of another client', async () => {
     const [[, { createClient }]] = any(NODE_REDIS)
