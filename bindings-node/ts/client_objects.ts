@@ -86,7 +86,8 @@ function ofIoredis(client: Record<string, unknown>): ClientObject {
   // What its TLS settings say of the server goes before the rest. Read with each lock, so that it must not take long.
   const server = (): Server => {
     const tls = asObject(options['tls'])
-    const part = (name: 'host' | 'port' | 'path'): unknown => tls?.[name] ?? options[name]
+    const part = (name: 'host' | 'port' | 'path'): unknown =>
+      tls?.[name] === undefined ? options[name] : tls[name]
     return { host: part('host'), port: part('port'), path: part('path') }
   }
   return {
