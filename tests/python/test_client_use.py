@@ -17,7 +17,7 @@ import valkey
 import valkey.asyncio
 
 from quorlock import ConfigError, QuorumUnreachable, Redlock, aio
-from quorlock._asking import connections_of
+from quorlock._asking import Connections, connections_of
 from quorlock._questions import Question, wait_for_one
 from tests.python.programs import run
 from tests.support.cluster import Cluster
@@ -266,6 +266,37 @@ def test_a_signal_handler_begins_the_question_of_the_caller_that_it_has_interrup
     monkeypatch.setattr(Question, name, interrupted)
     Redlock([client])
     assert waited[0] < 0.5
+    client.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+@pytest.mark.parametrize("name", ["__init__", "begin", "_watch_made"])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_signal_handler_may_give_the_client_as_well_that_it_has_interrupted_the_giving_of(
+    cluster3: Cluster, kind: Any, name: str, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    client.ping()
+    usual, managers, calls = getattr(Connections, name), list[Redlock](), list[Any]()
+
+    def interrupted(connections: Connections, *arguments: Any) -> None:
+        calls.append(connections)
+        is_first = len(calls) == 1
+        if is_first and not is_late:
+            managers.append(Redlock([client]))  # as in a handler
+        usual(connections, *arguments)
+        if is_first and is_late:
+            managers.append(Redlock([client]))
+
+    monkeypatch.setattr(Connections, name, interrupted)
+    managers += [Redlock([client]), Redlock([client])]
+    for locks in managers:
+        with locks.lock("r", timeout=5):
+            assert client.get("r")
+    client.select(3) if hasattr(client, "select") else client.execute_command("SELECT", 3)
+    for locks in managers:
+        with pytest.raises(ConfigError, match=r"has run select\(\)"):
+            locks.lock("r").acquire()
     client.close()
 
 

@@ -58,11 +58,22 @@ class Connections:
         self._untold: dict[int, Any] = {}
         self._given_at = time.monotonic()
         self.selections = Selections(pool, self.database)
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Watch the pool, unless that was begun before. A signal handler may interrupt and do it.
+
+        Raises `TypeError` if a connection cannot be watched.
+        """
+        if self._has_begun:
+            return
         try:
-            self.watch_all()
-        except BaseException:
-            self.selections.undo(made(pool))
+            self.selections.begin()
+            self._watch_made()
+        except TypeError:
+            self.selections.undo(made(self.pool()))
             raise
+        self._has_begun = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         """With its pool, as a copy that knows nothing."""
@@ -93,9 +104,15 @@ class Connections:
         """
         if time.monotonic() - self._given_at > _MADE_BY:
             return
+        self._watch_made()
+
+    def _watch_made(self) -> None:
         for connection in made(self.pool()):
-            if self.selections.watch(connection) and is_open(connection):
+            if self.selections.watches(connection):
+                continue
+            if is_open(connection):  # first: a signal handler that comes now has to ask it, too
                 self._untold[id(connection)] = connection
+            self.selections.watch(connection)
 
     def ask(self) -> list[Question]:
         """Ask the idle ones, unless that is under way: asyncio's on their loops, if these run."""
@@ -185,8 +202,14 @@ def connections_of(client: Any) -> Connections:
     with _changing:
         known = vars(pool).get(_ATTRIBUTE)
         if not isinstance(known, Connections) or known.pool() is not pool:  # it was copied
-            known = Connections(pool)
-            setattr(pool, _ATTRIBUTE, known)
+            vars(pool).pop(_ATTRIBUTE, None)
+            # At once: a signal handler may have put others there while these were made.
+            known = vars(pool).setdefault(_ATTRIBUTE, Connections(pool))
+        try:
+            known.begin()
+        except TypeError:
+            vars(pool).pop(_ATTRIBUTE, None)
+            raise
         return known
 
 

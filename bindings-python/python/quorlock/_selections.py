@@ -39,15 +39,18 @@ class Selections:
         kind = self._noticing(usual)
         self.is_class_kept: Callable[[], bool] = lambda: pool.connection_class is kind
         self._restore: Callable[[], None] = lambda: setattr(pool, "connection_class", usual)
-        pool.connection_class = kind
+        #: Has connections that are made from now on watched.
+        self.begin: Callable[[], None] = lambda: setattr(pool, "connection_class", kind)
 
-    def watch(self, connection: Any) -> bool:
-        """Notice what is sent over a connection of the pool; whether that is new."""
+    def watches(self, connection: Any) -> bool:
+        """Whether it is noticed what is sent over a connection."""
+        return type(inner(connection)) in list(self._kinds.values())
+
+    def watch(self, connection: Any) -> None:
+        """Notice what is sent over a connection of the pool."""
         watched = inner(connection)
-        if type(watched) in self._kinds.values():
-            return False
-        watched.__class__ = self._noticing(type(watched))
-        return True
+        if not self.watches(connection):
+            watched.__class__ = self._noticing(type(watched))
 
     def undo(self, connections: Iterable[Any]) -> None:
         """Notice nothing any more, where a connection could not be watched."""
