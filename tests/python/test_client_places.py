@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from quorlock import ConfigError, ConfigTypeError, Redlock
+from quorlock._pools import place_of
 from tests.python.test_client_answers import ALL, busy, close, manager, result, run
 from tests.support.cluster import Cluster
 
@@ -291,3 +292,18 @@ def test_connections_with_an_address_of_their_own_are_refused(kind: Any, name: s
     pool.connection_class = type("Mine", (pool.connection_class,), {name: own})
     with pytest.raises(ConfigError, match=f"Mine overrides {name}; pass its address instead"):
         manager(kind, [kind(connection_pool=pool)])
+
+
+class Moving(dict[str, Any]):
+    """Settings that redis-py changes in another thread while they are looked at."""
+
+    def get(self, name: str, usual: Any = None) -> Any:
+        value = super().get(name, usual)
+        self.update(host="other", orig_host_address="mine", maintenance_notification_hash=1)
+        return value
+
+
+def test_a_server_that_begins_to_move_while_the_settings_are_read_stays_in_its_place() -> None:
+    pool = redis.Redis("mine").connection_pool
+    pool.connection_kwargs = Moving(pool.connection_kwargs)
+    assert place_of(pool)["host"] == "mine"

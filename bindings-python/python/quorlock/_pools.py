@@ -24,7 +24,7 @@ def database_of(pool: Any) -> int:
 
 def settings_of(pool: Any) -> Mapping[str, Any]:
     """The settings of a pool's connections."""
-    settings: Mapping[str, Any] = pool.connection_kwargs
+    settings = {**pool.connection_kwargs}  # at once: another thread may learn that the server moves
     if settings.get(_MOVES) is None:
         return settings
     # Its server moves, and has told so: redis-py changes the host for that time.
