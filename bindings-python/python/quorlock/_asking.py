@@ -200,7 +200,7 @@ def connections_of(client: Any) -> Connections:
     """The connections of a client: the same for all managers that have it."""
     pool = client.connection_pool
     with _changing:
-        known = vars(pool).get(_ATTRIBUTE)
+        known: Any = vars(pool).get(_ATTRIBUTE)
         if not isinstance(known, Connections) or known.pool() is not pool:  # it was copied
             vars(pool).pop(_ATTRIBUTE, None)
             # At once: a signal handler may have put others there while these were made.
@@ -210,7 +210,8 @@ def connections_of(client: Any) -> Connections:
         except TypeError:
             vars(pool).pop(_ATTRIBUTE, None)
             raise
-        return known
+        connections: Connections = known
+        return connections
 
 
 def _is_refusal(error: Exception) -> bool:
