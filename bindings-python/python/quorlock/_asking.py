@@ -202,8 +202,9 @@ def connections_of(client: Any) -> Connections:
     with _changing:
         known: Any = vars(pool).get(_ATTRIBUTE)
         if not isinstance(known, Connections) or known.pool() is not pool:  # it was copied
-            vars(pool).pop(_ATTRIBUTE, None)
-            # At once: a signal handler may have put others there while these were made.
+            if known is not None:
+                vars(pool).pop(_ATTRIBUTE, None)
+            # At once: a signal handler may have put others there meanwhile.
             known = vars(pool).setdefault(_ATTRIBUTE, Connections(pool))
         try:
             known.begin()
