@@ -5,7 +5,7 @@
 import { afterFree } from './bridge'
 import type { NamedNode } from './clients'
 import { ConfigError, QuorumUnreachableError } from './errors'
-import { after, uptime } from './event_loop'
+import { uptime } from './event_loop'
 import type { Operation } from './failures'
 import { type Failure, native, type NativeLease, type NodeVote } from './native'
 import { onAbort, orAborted, reasonOf } from './signals'
@@ -106,9 +106,8 @@ export class ClientStates {
     const limit = patience?.() ?? PATIENCE
     if (limit < PATIENCE) return this.#hear(limit)
     if (limit > PATIENCE && this.#areAway()) return this.#hearAll(limit, signal)
-    const hearing = this.#hearTogether()
-    const isLate = uptime() - this.#heardSince > SHARED_FOR
-    return isLate ? this.#hear(PATIENCE) : hearing
+    const isLate = this.#hearing !== undefined && uptime() - this.#heardSince > SHARED_FOR
+    return isLate ? this.#hear(PATIENCE) : this.#hearTogether()
   }
 
   /**
@@ -191,7 +190,7 @@ export class ClientStates {
         isOver = true
         resolve(false)
       }
-      const [cancel, unlisten] = [after(millis, end), signal && onAbort(signal, end)]
+      const [cancel, unlisten] = [afterFree(millis, end), signal && onAbort(signal, end)]
       stop = () => {
         cancel()
         unlisten?.()

@@ -127,6 +127,15 @@ describe('a client that has not told its database', () => {
         await (await acquiring).release()
       })
 
+    it(`has all its time in a busy process while it connects: ${name}`, async () => {
+      const manager = await connected(make, cluster.urls)
+      await Promise.all(clients.map((client) => client.disconnect()))
+      for (const client of clients) client.connect().catch(() => {})
+      const acquiring = manager.acquire('a', 5000, { timeout: 1200 })
+      keepBusy(1500)
+      await (await acquiring).release()
+    })
+
     it(`may tell while a lock is being won: ${name}`, async () => {
       const manager = await connected(make)
       await (await manager.acquire('a', 5000)).release()
