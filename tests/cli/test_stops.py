@@ -193,3 +193,25 @@ def test_an_fg_at_once_continues_all_runs_of_a_group(cluster3: Cluster) -> None:
         for pid in steps:
             os.kill(pid, signal.SIGKILL)
         shell.expect(r"ready\$ ")
+
+
+def test_a_second_ctrl_z_does_not_stop_run_again_after_fg(cluster3: Cluster) -> None:
+    """It comes while `run` waits for a step that ignores it. No shell would tell of that stop."""
+    step = f'sh -c "{TELL} >/dev/tty; (trap \\"\\" TSTP; exec sleep 60) & wait"'
+    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+        shell.expect(r"ready\$ ")
+        shell.type(f"{PROGRAM[0]} run --ttl 20s job -- {step} | cat\n")
+        worker = int(shell.expect(r"worker=(\d+)\n"))
+        run = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+        for _ in range(3):
+            time.sleep(0.3)  # for the step to ignore it
+            shell.type("\x1a")
+            time.sleep(0.03)
+            shell.type("\x1a")
+            shell.expect(STOPPED)
+            shell.type("fg\n")
+            time.sleep(0.5)
+            assert [it for it in (run, worker) if state(it) == "T"] == []
+        os.killpg(worker, signal.SIGKILL)
+        shell.expect(r"ready\$ ")
+    assert is_free(cluster3, "job")

@@ -68,6 +68,11 @@ impl Signal {
         matches!(self.0, consts::SIGTTIN | consts::SIGTTOU)
     }
 
+    /// Whether it stops a process that does nothing about it.
+    pub(super) fn stops_a_job(self) -> bool {
+        self == Self::STOP || self.asks_for_terminal()
+    }
+
     /// Whether this process was started to ignore it.
     pub(super) fn is_ignored(self) -> bool {
         is_ignored(self.0)
@@ -132,6 +137,12 @@ impl ToldLast {
     pub(super) fn goes_on(&self) -> bool {
         self.0.load(Ordering::SeqCst) == GOES_ON
     }
+
+    /// Nothing notes the continuation that ends a stop. To be called before that: what stops the group after it, as a pager
+    /// that reads, is noted at once.
+    fn note_continuation(&self) {
+        self.0.store(GOES_ON, Ordering::SeqCst);
+    }
 }
 
 impl Drop for Signals {
@@ -165,9 +176,10 @@ pub(crate) fn end_first_process() {
 
 /// Stops the group of this process, as the terminal would by `signal`; returns when it is continued. Without a shell
 /// that could continue it, the system does not stop it.
-pub(super) fn stop_own_group(signal: Signal) {
+pub(super) fn stop_own_group(signal: Signal, told_last: &ToldLast) {
     let Ok(number) = signal::Signal::try_from(signal.0) else { return };
     with_action(SigHandler::SigDfl, number, || {
+        told_last.note_continuation();
         // This is the main thread, and the kernel lets it act on the signal before the call returns.
         let _ = signal::kill(Pid::from_raw(0), number);
     });
@@ -183,6 +195,9 @@ pub(super) fn stop_own_process(signal: Signal, told_last: &ToldLast) {
     let goes_on = told_last.goes_on();
     let action = if goes_on { SigHandler::SigIgn } else { SigHandler::SigDfl };
     with_action(action, number, || {
+        if !goes_on {
+            told_last.note_continuation();
+        }
         let _ = stop.thread_unblock();
     });
 }

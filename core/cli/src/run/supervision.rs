@@ -178,6 +178,8 @@ impl<'a> Supervision<'a> {
                 self.is_terminated.store(false, Ordering::SeqCst);
                 self.terminate();
             }
+            // The group was continued since then: with this process, which has followed an earlier stop.
+            signal if signal.stops_a_job() && self.told_last.goes_on() => {}
             signal if signal.asks_for_terminal() => self.yield_terminal(),
             Signal::STOP => self.stop(),
             signal if signal.asks_to_end() => {

@@ -62,7 +62,7 @@ impl Supervision<'_> {
         if is_told {
             stop_own_process(signal, &self.told_last);
         } else {
-            stop_own_group(signal);
+            stop_own_group(signal, &self.told_last);
         }
         let is_unanswered = signal.asks_for_terminal() && !terminal.is_ours();
         if is_unanswered && began.elapsed() < ASKED_AGAIN {
