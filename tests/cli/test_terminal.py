@@ -61,6 +61,12 @@ def _begin(shell: Terminal, script: str, tail: str = "", *, traps: str = ":") ->
     return int(shell.expect(r"pid=(\d+)\n"))
 
 
+def _has_stopped(shell: Terminal) -> bool:
+    """Whether the shell knows that its job was stopped."""
+    shell.type("jobs\n")
+    return "Stopped" in shell.expect(r"(?s)(\[1\]\S*\s+(?:Running|Stopped).*?)ready\$ ")
+
+
 def _status(shell: Terminal) -> int:
     """The exit status of the last command."""
     shell.type("echo status=$?\n")
@@ -207,6 +213,7 @@ def test_a_job_in_the_background_leaves_the_terminal_alone(
     eventually(lambda: state(child) == "T")  # it wanted to read
     assert shell.foreground() == shell.pid
     eventually(lambda: state(_parent(child)) == "T")
+    eventually(lambda: _has_stopped(shell))  # bash continues no job that it takes for running
     shell.type("fg\n")
     eventually(lambda: shell.foreground() == child)
     shell.type("word\n")
