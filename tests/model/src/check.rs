@@ -44,7 +44,7 @@ impl World {
                 continue;
             }
             let wants = scope.wants_of(client.id);
-            for other in &self.clients[place + 1..] {
+            for other in self.clients.iter().skip(place + 1) {
                 let shares = scope.wants_of(other.id).iter().any(|it| wants.contains(it));
                 if shares && holds(other) {
                     let (one, two) = (name(client.id), name(other.id));
@@ -57,7 +57,7 @@ impl World {
     }
 
     fn check_standing(&self, scope: &Scope) -> Result<(), Violation> {
-        for client in &self.clients {
+        for client in self.clients.iter() {
             let clock = client.clock(scope, self.now);
             if client.trusts_what_was_over(clock) {
                 let text = format!("the lease of {} was over and is valid again", name(client.id));

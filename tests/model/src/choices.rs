@@ -36,7 +36,7 @@ impl World {
         if self.wakes.is_empty() {
             return;
         }
-        for client in &self.clients {
+        for client in self.clients.iter() {
             let hears = client.status == Status::Running;
             for node in self.node_ids().filter(|node| self.counts(scope, *node)) {
                 let Some(wake) = self.wake(client.id, node) else {
@@ -59,7 +59,7 @@ impl World {
     }
 
     fn messages(&self, scope: &Scope, steps: &mut Vec<Step>) {
-        for client in &self.clients {
+        for client in self.clients.iter() {
             let hears = client.status == Status::Running;
             let mut replies = 0;
             for node in self.node_ids().filter(|node| self.counts(scope, *node)) {
@@ -203,14 +203,15 @@ impl World {
                 fault(budget.queue_losses, Fault::LoseQueues(node));
             }
             if self.may_be_struck(scope, node) {
+                let site = &self.nodes[usize::from(node)];
                 fault(budget.forgets, Fault::Restart(node, true));
                 fault(budget.rollbacks, Fault::Rollback(node));
                 fault(budget.flushes, Fault::Flush(node));
-                if self.nodes[usize::from(node)].can_come_back() {
+                if (budget.failbacks > 0 || budget.snapshots > 0) && site.can_come_back() {
                     fault(budget.failbacks, Fault::FailBack(node));
                     fault(budget.snapshots, Fault::Snapshot(node));
                 }
-                if self.nodes[usize::from(node)].can_return() {
+                if budget.returns > 0 && site.can_return() {
                     fault(budget.returns, Fault::Return(node));
                 }
                 fault(budget.clock_steps, Fault::ClockStep(node));

@@ -166,6 +166,11 @@ impl Client {
         trusts.then_some(holding)
     }
 
+    /// Whether its lease is over at `clock`, and that is not noted.
+    pub(crate) fn is_just_over(&self, clock: Moment) -> bool {
+        matches!(&self.phase, Phase::Holding(holding) if !holding.over && holding.until() <= clock)
+    }
+
     /// Whether at `clock` it trusts a lease that had ended.
     pub(crate) fn trusts_what_was_over(&self, clock: Moment) -> bool {
         let lost = match &self.phase {

@@ -88,12 +88,13 @@ impl World {
 
     /// A node comes back; so do all others that are gone, where the scope says so.
     fn bring_back(&mut self, scope: &Scope, node: u8) {
-        for (place, site) in self.nodes.iter_mut().enumerate() {
+        for place in 0..self.nodes.len() {
             let is_other = place != usize::from(node);
-            if site.health == Health::Up || (is_other && !scope.returns_at_once) {
+            let is_up = self.nodes[place].health == Health::Up;
+            if is_up || (is_other && !scope.returns_at_once) {
                 continue;
             }
-            site.health = Health::Up;
+            self.nodes[place].health = Health::Up;
             if is_other {
                 let view = &mut self.views.0[place];
                 *view = fingerprint(&(*view, self.now, Fault::Up(node).kind()));

@@ -87,8 +87,8 @@ impl World {
     /// Sets the cluster up and lets the clients that were there from the start look at it.
     pub(crate) fn set_up_guards(&mut self, scope: &Scope) {
         if !scope.is_fresh {
-            for (place, node) in self.nodes.iter_mut().enumerate() {
-                node.set_up(scope, place);
+            for place in 0..self.nodes.len() {
+                self.nodes[place].set_up(scope, place);
             }
         }
         let settled = scope.clients - scope.newcomers;

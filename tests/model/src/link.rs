@@ -82,6 +82,10 @@ impl Sent {
         self.sends == 1 && self.progress != Progress::Replayed
     }
 
+    fn is_unheard(&self) -> bool {
+        self.op == NOBODY && self.answer.is_some()
+    }
+
     fn is_done(&self) -> bool {
         self.answer.is_some() || matches!(self.progress, Progress::ToReplay(_))
     }
@@ -264,10 +268,15 @@ impl Link {
         }
     }
 
-    /// Drops replies that nobody waits for.
+    /// Whether there are replies that nobody waits for.
+    pub(crate) fn has_unheard(&self) -> bool {
+        self.told.iter().any(|(to, _)| *to == NOBODY) || self.out.iter().any(Sent::is_unheard)
+    }
+
+    /// Drops them.
     pub(crate) fn drop_unheard(&mut self) {
         self.told.retain(|(to, _)| *to != NOBODY);
-        self.out.retain(|sent| sent.op != NOBODY || sent.answer.is_none());
+        self.out.retain(|sent| !sent.is_unheard());
     }
 
     /// Whether a revoke of the claim is on its way to the node.

@@ -49,7 +49,7 @@ impl World {
     /// Every node that a client cannot reach is tried again and again meanwhile.
     fn try_to_reach(&mut self, scope: &Scope, client: u8) {
         let now = self.boot(scope, client);
-        let nodes = (0_u8..).zip(&self.nodes);
+        let nodes = (0_u8..).zip(self.nodes.iter());
         let gone: Vec<u8> = nodes
             .filter(|(node, site)| {
                 site.health != Health::Up || scope.cuts.contains(&(client, *node))

@@ -24,6 +24,7 @@ mod messages;
 mod mutants;
 mod order;
 mod page;
+mod parts;
 mod print;
 mod progress;
 mod property;

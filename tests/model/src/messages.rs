@@ -66,8 +66,8 @@ impl World {
             flaw: scope.flaw,
             listeners: self.listeners(node),
         };
-        if let Phase::Acquiring(acquiring) = &mut self.clients[usize::from(client)].phase {
-            acquiring.met |= self.nodes[place].has_another(sent.holder, request.resources);
+        if self.nodes[place].has_another(sent.holder, request.resources) {
+            self.note_met(client);
         }
         let remembers = self.remembers(scope, node, sent.ward.as_ref());
         let site = &self.nodes[place];
@@ -108,10 +108,8 @@ impl World {
         let answer = self.nodes[place].run(&request);
         // In fair mode the place of another is reason enough.
         let is_fair = matches!(sent.command.action, Action::Grant { place: Some(_), .. });
-        if let (Answer::Theirs { .. }, Phase::Acquiring(acquiring)) =
-            (answer, &mut self.clients[usize::from(client)].phase)
-        {
-            acquiring.met |= is_fair;
+        if is_fair && matches!(answer, Answer::Theirs { .. }) {
+            self.note_met(client);
         }
         if held && is_revoke(&sent.command) {
             self.note_deleted(sent.holder.client, sent.holder.draw, node);
@@ -122,6 +120,16 @@ impl World {
         self.count_message(node);
         self.fire_watches(node, &before);
         self.spread_news(node);
+    }
+
+    /// Notes that a node had another's keys, or the place of another, when the client asked it.
+    pub(crate) fn note_met(&mut self, client: u8) {
+        if let Phase::Acquiring(acquiring) = &self.clients[usize::from(client)].phase
+            && !acquiring.met
+            && let Phase::Acquiring(acquiring) = &mut self.clients[usize::from(client)].phase
+        {
+            acquiring.met = true;
+        }
     }
 
     /// Carries out one more of the commands for a first grant, except the last; `None` if there is
@@ -172,8 +180,10 @@ impl World {
         if self.budget.resends == 0 || self.budget.faults == 0 {
             let nodes = self.nodes.len();
             let first = usize::from(client) * nodes;
-            for link in &mut self.links[first..first + nodes] {
-                link.drop_unheard();
+            for place in first..first + nodes {
+                if self.links[place].has_unheard() {
+                    self.links[place].drop_unheard();
+                }
             }
         }
     }

@@ -9,7 +9,8 @@ pub(crate) type Seen = std::collections::HashSet<u64, BuildHasherDefault<Given>>
 /// The fingerprint of `state`.
 ///
 /// Two states of a search of `n` states share one by accident with probability `n^2 / 2^65`: three
-/// in a million for ten million states.
+/// in a million for ten million states. A part of a state has a fingerprint of
+/// its own, so to this comes the chance that two parts share one.
 pub(crate) fn fingerprint(state: &impl Hash) -> u64 {
     let mut hasher = Folding(SEED);
     state.hash(&mut hasher);

@@ -37,8 +37,8 @@ pub(crate) fn run(scope: &Scope, world: &World, known: &mut Seen) -> Result<(), 
 fn desert(world: &World, client: Option<u8>) -> World {
     let mut world = world.clone();
     world.budget = Budget { deviations: u16::MAX, ..Budget::default() };
-    for node in &mut world.nodes {
-        node.health = Health::Up;
+    for node in 0..world.nodes.len() {
+        world.nodes[node].health = Health::Up;
     }
     for other in 0..u8::try_from(world.clients.len()).unwrap_or(u8::MAX) {
         if Some(other) != client {

@@ -121,6 +121,11 @@ impl Site {
         rate.millis(now) + self.stepped
     }
 
+    /// Whether something of it is over by the node's clock.
+    pub(crate) fn has_expired(&self, clock: u64) -> bool {
+        self.fences_end <= clock || self.keys.iter().flatten().any(|key| key.expires <= clock)
+    }
+
     /// Throws out what is over by the node's clock.
     pub(crate) fn expire(&mut self, clock: u64) {
         for key in &mut self.keys {

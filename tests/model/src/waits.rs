@@ -33,9 +33,13 @@ impl World {
         let Some(expires) = scope.foreign else {
             return;
         };
-        for node in &mut self.nodes {
-            let holder = Holder { client: FOREIGN, draw: 0 };
-            node.keys.fill(Some(Key { holder, expires: self.now + expires, in_time: false }));
+        let holder = Holder { client: FOREIGN, draw: 0 };
+        for node in 0..self.nodes.len() {
+            self.nodes[node].keys.fill(Some(Key {
+                holder,
+                expires: self.now + expires,
+                in_time: false,
+            }));
         }
     }
 

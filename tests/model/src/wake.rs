@@ -60,6 +60,21 @@ impl Told {
     pub(crate) const fn is_news(&self) -> bool {
         matches!(self, Self::News(..) | Self::Changed)
     }
+
+    /// Whether somebody listens if `op` alone is waited for.
+    fn matters_to(&self, op: Option<Op>) -> bool {
+        match self {
+            Self::Reply(other, _) => Some(*other) == op,
+            Self::News(..) => true,
+            Self::Changed | Self::Key(_) => op.is_some(),
+        }
+    }
+}
+
+impl Asked {
+    const fn matters_to(&self, op: Option<Op>) -> bool {
+        op.is_some() || !matches!(self, Self::Read { .. })
+    }
 }
 
 impl Hash for Asked {
@@ -135,11 +150,14 @@ impl Wake {
     /// are given up then.
     pub(crate) fn forget_all_but(&mut self, op: Option<Op>) {
         self.watches &= op.is_some();
-        self.back.retain(|told| match told {
-            Told::Reply(other, _) => Some(*other) == op,
-            Told::News(..) => true,
-            Told::Changed | Told::Key(_) => op.is_some(),
-        });
-        self.out.retain(|asked| op.is_some() || !matches!(asked, Asked::Read { .. }));
+        self.back.retain(|told| told.matters_to(op));
+        self.out.retain(|asked| asked.matters_to(op));
+    }
+
+    /// Whether there is nothing that this would change.
+    pub(crate) fn knows_none_but(&self, op: Option<Op>) -> bool {
+        (op.is_some() || !self.watches)
+            && self.back.iter().all(|told| told.matters_to(op))
+            && self.out.iter().all(|asked| asked.matters_to(op))
     }
 }

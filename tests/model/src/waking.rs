@@ -90,10 +90,8 @@ impl World {
                 };
                 let answer = self.nodes[place].run(&request);
                 self.note(client, node, (10_u8, answer));
-                if let (Answer::Queued { queued, .. }, Phase::Acquiring(acquiring)) =
-                    (answer, &mut self.clients[usize::from(client)].phase)
-                {
-                    acquiring.met |= !queued.is_turn();
+                if matches!(answer, Answer::Queued { queued, .. } if !queued.is_turn()) {
+                    self.note_met(client);
                 }
                 let reply = Reply { ticket: command.ticket, answer: Ok(answer), repeated: false };
                 self.waits_for(client, op).then_some(Told::Reply(op, reply))
@@ -165,7 +163,7 @@ impl World {
 
     /// Tells those that watch the keys of a node what has changed since they were `before`.
     pub(crate) fn fire_watches(&mut self, node: u8, before: &[Option<Key>]) {
-        let site = &mut self.nodes[usize::from(node)];
+        let site = &self.nodes[usize::from(node)];
         if site.watchers == 0 || site.keys == before {
             return;
         }
@@ -212,7 +210,9 @@ impl World {
             _ => None,
         };
         for node in self.node_ids() {
-            if let Some(wake) = self.wake_mut(client, node) {
+            if self.wake(client, node).is_some_and(|wake| !wake.knows_none_but(current))
+                && let Some(wake) = self.wake_mut(client, node)
+            {
                 wake.forget_all_but(current);
             }
         }

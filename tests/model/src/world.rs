@@ -6,6 +6,7 @@ use crate::actor::{Actor, Event};
 use crate::client::{Client, Phase};
 use crate::guarded::Guarding;
 use crate::link::Link;
+use crate::parts::Parts;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
 use crate::site::{Holder, Site};
@@ -20,12 +21,12 @@ use crate::wake::Wake;
 pub(crate) struct World {
     /// True time in milliseconds.
     pub(crate) now: u64,
-    pub(crate) nodes: Vec<Site>,
-    pub(crate) clients: Vec<Client>,
+    pub(crate) nodes: Parts<Site>,
+    pub(crate) clients: Parts<Client>,
     /// By client, then by node.
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Parts<Link>,
     /// The second connections, in the same order; none where nobody waits in queues.
-    pub(crate) wakes: Vec<Wake>,
+    pub(crate) wakes: Parts<Wake>,
     pub(crate) waits: Waits,
     pub(crate) budget: Budget,
     /// The highest token handed out, by resource.
@@ -42,18 +43,21 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(scope: &Scope) -> Self {
         let ids = 0..u8::try_from(scope.clients).expect("a scope has at most 255 clients");
+        let connections = scope.nodes * scope.clients;
+        let second_connections = if scope.has_queues() { connections } else { 0 };
         let mut world = Self {
             // Time has passed before, so that late answers and idle nodes are possible from the
             // start.
             now: scope.late + scope.idle,
-            nodes: vec![Site::new(scope.resources()); scope.nodes],
-            clients: ids.map(|id| Client::new(id, scope.locks_of(id))).collect(),
-            links: vec![Link::default(); scope.nodes * scope.clients],
-            wakes: if scope.has_queues() {
-                vec![Wake::default(); scope.nodes * scope.clients]
-            } else {
-                Vec::new()
-            },
+            nodes: (0..scope.nodes).map(|_| Site::new(scope.resources())).collect(),
+            clients: ids
+                .map(|id| {
+                    let guarding = Guarding::new(&scope.policy_of(id), scope.nodes);
+                    Client { guarding, ..Client::new(id, scope.locks_of(id)) }
+                })
+                .collect(),
+            links: (0..connections).map(|_| Link::default()).collect(),
+            wakes: (0..second_connections).map(|_| Wake::default()).collect(),
             waits: Waits::default(),
             budget: scope.budget,
             tokens: vec![0; scope.resources()],
@@ -62,9 +66,6 @@ impl World {
             targets: vec![Written::default(); scope.resources()],
             views: Views((0..scope.nodes).map(|node| scope.mark_of(node)).collect()),
         };
-        for client in &mut world.clients {
-            client.guarding = Guarding::new(&scope.policy_of(client.id), scope.nodes);
-        }
         world.set_up_guards(scope);
         world.set_up_foreign(scope);
         world
@@ -115,9 +116,8 @@ impl World {
         }
     }
 
-    pub(crate) const fn link(&self, client: u8, node: u8) -> &Link {
-        let place = client as usize * self.nodes.len() + node as usize;
-        &self.links.as_slice()[place]
+    pub(crate) fn link(&self, client: u8, node: u8) -> &Link {
+        &self.links[usize::from(client) * self.nodes.len() + usize::from(node)]
     }
 
     pub(crate) fn link_mut(&mut self, client: u8, node: u8) -> &mut Link {
@@ -199,15 +199,18 @@ impl World {
         self.look_when_due(scope);
         self.note_idleness(scope);
         self.now = self.now.max(time);
-        for client in &mut self.clients {
-            let clock = client.clock(scope, self.now);
-            if let Phase::Holding(holding) = &mut client.phase {
-                holding.over |= holding.until() <= clock;
+        for place in 0..self.clients.len() {
+            if self.clients[place].is_just_over(self.clients[place].clock(scope, self.now))
+                && let Phase::Holding(holding) = &mut self.clients[place].phase
+            {
+                holding.over = true;
             }
         }
         for node in 0..self.nodes.len() {
             let clock = self.node_clock(scope, node);
-            self.nodes[node].expire(clock);
+            if self.nodes[node].has_expired(clock) {
+                self.nodes[node].expire(clock);
+            }
         }
         self.look_when_due(scope);
     }
