@@ -4,63 +4,35 @@ connections has told its database: not while its server hangs, nor while one is 
 from __future__ import annotations
 
 import asyncio
-import inspect
-import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
-import valkey
-import valkey.asyncio
 
 from quorlock import ConfigError, LockError, QuorumUnreachable, Redlock, aio
 from quorlock._asking import Connections, connections_of
 from quorlock._pools import idle_of, take
+from tests.python.client_objects import (
+    ALL,
+    ASYNCIO,
+    BLOCKING,
+    SELECTED,
+    busy,
+    manager,
+    result,
+    run,
+    told,
+)
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
-BLOCKING = [redis.Redis, valkey.Valkey]
-ASYNCIO = [redis.asyncio.Redis, valkey.asyncio.Valkey]
-ALL = [*BLOCKING, *ASYNCIO]
-SELECTED = "has selected database 3, on one of its connections"
 
-
-async def result(value: Any) -> Any:
-    """The result of a call of either kind of client."""
-    return await value if inspect.isawaitable(value) else value
-
-
-async def close(client: Any) -> None:
-    await result(getattr(client, "aclose", client.close)())
-    await result(client.connection_pool.disconnect())
-
-
-def run(kind: Any, test: Coroutine[Any, Any, None]) -> None:
-    """Runs a test of either kind of client: with a blocking one it never suspends."""
-    if kind in ASYNCIO:
-        asyncio.run(test)
-        return
-    with pytest.raises(StopIteration):
-        test.send(None)
-
-
-def manager(kind: Any, clients: list[Any]) -> Any:
-    return (aio.Redlock if kind in ASYNCIO else Redlock)(clients)
-
-
-async def busy(client: Any) -> Any:
-    """A pipeline that has taken a connection, and keeps it until its `reset()`."""
-    pipeline = client.pipeline()
-    await result(pipeline.watch("x"))
-    return pipeline
-
-
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 def test_every_connection_that_is_idle_is_asked(cluster3: Cluster, kind: Any) -> None:
     async def test() -> None:
         client = kind.from_url(cluster3.urls[0])
@@ -76,7 +48,7 @@ def test_every_connection_that_is_idle_is_asked(cluster3: Cluster, kind: Any) ->
     run(kind, test())
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 def test_a_connection_in_use_is_asked_once_it_is_idle(cluster3: Cluster, kind: Any) -> None:
     async def test() -> None:
         client = kind.from_url(cluster3.urls[0])
@@ -214,7 +186,7 @@ def test_a_late_answer_of_an_asyncio_client_is_judged(
     assert cluster3.values("r") == [None] * 3
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("has_selected", [True, False])
 def test_a_majority_is_enough_and_the_others_get_no_keys(
     cluster3: Cluster, kind: Any, has_selected: bool
@@ -308,7 +280,7 @@ def test_a_question_that_others_cancel_is_not_taken_for_answered(
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 def test_a_server_that_refuses_the_question_is_locked_with_a_warning(
     servers: Callable[..., Cluster], kind: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -340,11 +312,6 @@ def once_told(acquire: Callable[[], Any]) -> Any:
         except QuorumUnreachable:
             if time.monotonic() > deadline:
                 raise
-
-
-def told(caplog: pytest.LogCaptureFixture, notice: str) -> list[str]:
-    records: list[logging.LogRecord] = caplog.records
-    return [it.getMessage() for it in records if getattr(it, "notice", None) == notice]
 
 
 @pytest.mark.parametrize("kind", BLOCKING)

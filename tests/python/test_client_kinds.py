@@ -24,7 +24,7 @@ import valkey.sentinel
 
 from quorlock import ConfigError, ConfigTypeError, Redlock, aio
 from quorlock._asking import connections_of
-from tests.python.test_client_answers import ALL, ASYNCIO, BLOCKING, close, manager, result, run
+from tests.python.client_objects import ALL, ASYNCIO, BLOCKING, close, locked, manager, result, run
 from tests.support.cluster import Cluster
 
 LIBRARIES: dict[Any, Any] = {
@@ -288,9 +288,7 @@ def test_a_pool_with_a_copied_class_of_connections_may_use_another_database(
     cluster3: Cluster, kind: Any
 ) -> None:
     async def test() -> None:
-        client = kind.from_url(cluster3.urls[0])
-        lock = manager(kind, [client]).lock("r")
-        assert await result(lock.acquire())
+        client, lock = await locked(kind, cluster3)
         await result(lock.release())
         pool = client.connection_pool
         settings = {**pool.connection_kwargs, "db": 3}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from quorlock import ConfigError, QuorumUnreachable, aio
-from tests.python.test_client_answers import ASYNCIO, SELECTED, told
+from tests.python.client_objects import ASYNCIO, SELECTED, told
 from tests.support.cluster import Cluster
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]

@@ -12,7 +12,7 @@ import redis
 
 from quorlock import ConfigError, ConfigTypeError, Redlock
 from quorlock._pools import place_of
-from tests.python.test_client_answers import ALL, busy, close, manager, result, run
+from tests.python.client_objects import ALL, busy, close, locked, manager, result, run
 from tests.support.cluster import Cluster
 
 
@@ -21,9 +21,7 @@ def test_a_connection_with_another_database_of_its_own_is_refused(
     cluster3: Cluster, kind: Any
 ) -> None:
     async def test() -> None:
-        client = kind.from_url(cluster3.urls[0])
-        lock = manager(kind, [client]).lock("r")
-        assert await result(lock.acquire())
+        client, lock = await locked(kind, cluster3)
         await result(lock.release())
         settings = client.connection_pool.connection_kwargs
         settings["db"] = 3
@@ -46,9 +44,7 @@ def test_a_client_that_goes_elsewhere_later_is_refused(
     cluster3: Cluster, kind: Any, setting: str, value: object
 ) -> None:
     async def test() -> None:
-        client = kind.from_url(cluster3.urls[0])
-        lock = manager(kind, [client]).lock("r")
-        assert await result(lock.acquire())
+        client, lock = await locked(kind, cluster3)
         client.connection_pool.connection_kwargs[setting] = value
         with pytest.raises(ConfigError, match=f"has {setting} {value} in its settings now, which"):
             await result(lock.acquire())
@@ -155,8 +151,7 @@ def test_connections_may_be_made_with_other_settings_than_their_place(
         assert await result(lock.acquire())
         assert await result(clients[0].get("r"))
         await result(lock.release())
-        for client in clients:
-            await close(client)
+        await close(*clients)
 
     run(kind, test())
 
@@ -258,9 +253,7 @@ def test_a_connection_to_another_server_is_refused_when_the_settings_are_as_befo
     cluster3: Cluster, kind: Any
 ) -> None:
     async def test() -> None:
-        client = kind.from_url(cluster3.urls[0])
-        lock = manager(kind, [client]).lock("r")
-        assert await result(lock.acquire())
+        client, lock = await locked(kind, cluster3)
         await result(lock.release())
         settings = client.connection_pool.connection_kwargs
         settings["port"] = cluster3[1].port

@@ -19,7 +19,17 @@ import valkey.asyncio
 from quorlock import QuorumUnreachable, Redlock
 from quorlock._asking import connections_of
 from quorlock._questions import Question
-from tests.python.test_client_answers import ASYNCIO, BLOCKING, busy, manager, result, run, told
+from tests.python.client_objects import (
+    ALL,
+    ASYNCIO,
+    BLOCKING,
+    busy,
+    close,
+    manager,
+    result,
+    run,
+    told,
+)
 from tests.support.cluster import Cluster
 from tests.support.forgetting import ForgettingWay
 from tests.support.proxy import FaultProxy
@@ -45,12 +55,6 @@ async def give_idle(client: Any, count: int) -> None:
     pipelines = [await busy(client) for _ in range(count)]
     for pipeline in pipelines:
         await result(pipeline.reset())
-
-
-async def close(*clients: Any) -> None:
-    for client in clients:
-        await result(getattr(client, "aclose", client.close)())
-        await result(client.connection_pool.disconnect())
 
 
 async def soon(condition: Callable[[], object]) -> None:
@@ -84,7 +88,7 @@ def in_use(client: Any) -> int:
     return int(pool.max_connections - pool.pool.qsize())
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize(("most", "number"), [(3, 2), (None, 0)])
 def test_a_connection_whose_peer_is_gone_is_closed(
     cluster3: Cluster,
@@ -106,7 +110,7 @@ def test_a_connection_whose_peer_is_gone_is_closed(
         run(kind, test(way))
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 def test_one_that_was_made_later_shows_that_the_only_one_is_dead(
     cluster3: Cluster, kind: Any
 ) -> None:
@@ -125,7 +129,7 @@ def test_one_that_was_made_later_shows_that_the_only_one_is_dead(
         run(kind, test(way))
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 def test_no_connection_to_a_server_that_hangs_is_closed(
     cluster3: Cluster, kind: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -153,7 +157,7 @@ def test_no_connection_to_a_server_that_hangs_is_closed(
     run(kind, test())
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 def test_the_first_lock_of_clients_with_many_idle_connections(cluster3: Cluster, kind: Any) -> None:
     async def test(proxies: list[FaultProxy]) -> None:
         clients = [await with_idle(kind, proxy.url, 60) for proxy in proxies]
@@ -168,7 +172,7 @@ def test_the_first_lock_of_clients_with_many_idle_connections(cluster3: Cluster,
         run(kind, test([stack.enter_context(FaultProxy(it)) for it in cluster3]))
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize(
     ("pool", "most", "expected"),
     [

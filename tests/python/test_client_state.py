@@ -4,7 +4,6 @@ refused: otherwise its library's locks and ours would exclude nobody, and nobody
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,10 +15,9 @@ import valkey
 import valkey.asyncio
 
 from quorlock import ConfigError, QuorumUnreachable, Redlock, aio
+from tests.python.client_objects import ALL, ASYNCIO, BLOCKING, told
 from tests.support.cluster import Cluster
 
-BLOCKING = [redis.Redis, valkey.Valkey]
-ASYNCIO = [redis.asyncio.Redis, valkey.asyncio.Valkey]
 POOLS = {
     redis.Redis: (redis.ConnectionPool, redis.BlockingConnectionPool),
     valkey.Valkey: (valkey.ConnectionPool, valkey.BlockingConnectionPool),
@@ -102,7 +100,7 @@ def test_a_client_of_asyncio_that_selects_in_one_text(cluster3: Cluster, kind: A
     asyncio.run(selecting_in_one_text(cluster3.urls[0], kind))
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 def test_a_client_object_with_commands_of_its_own_is_refused(cluster3: Cluster, kind: Any) -> None:
     def prefix(client: Any) -> None:
         usual = client.execute_command
@@ -137,7 +135,7 @@ class Traced:
 OPENTELEMETRY = "opentelemetry.instrumentation.redis"
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 def test_a_client_object_that_is_traced_is_taken(cluster3: Cluster, kind: Any) -> None:
     client = kind.from_url(cluster3.urls[0])
     manager = aio.Redlock if kind in ASYNCIO else Redlock
@@ -160,7 +158,7 @@ def test_a_client_object_that_is_traced_is_taken(cluster3: Cluster, kind: Any) -
             manager([client])
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 def test_settings_that_change_later_are_refused(cluster3: Cluster, kind: Any) -> None:
     client = kind.from_url(cluster3.urls[0])
     locks = Redlock([client])
@@ -214,7 +212,7 @@ def test_a_connected_client_of_asyncio_is_refused_by_blocking_code(cluster3: Clu
         pass
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("name", ["set", "get", "eval", "register_script", "pipeline"])
 def test_a_client_that_overrides_what_locks_are_made_of_is_refused(
     cluster3: Cluster, kind: Any, name: str
@@ -235,7 +233,7 @@ def test_a_client_that_overrides_what_locks_are_made_of_is_refused(
         Redlock([client])
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("name", ["send_command", "pack_command", "pack_commands"])
 def test_a_client_whose_connections_pack_commands_is_refused(kind: Any, name: str) -> None:
     pool = kind(port=1).connection_pool
@@ -315,7 +313,7 @@ def test_whoever_selects_later_on_a_connection_of_the_pool_is_noticed(
     client.close()
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 def test_a_client_with_another_class_of_connections_is_refused(
     cluster3: Cluster, kind: Any
 ) -> None:
@@ -327,7 +325,7 @@ def test_a_client_with_another_class_of_connections_is_refused(
         locks.lock("r").acquire()
 
 
-@pytest.mark.parametrize("kind", [*BLOCKING, *ASYNCIO])
+@pytest.mark.parametrize("kind", ALL)
 def test_a_client_with_another_pool_is_refused(cluster3: Cluster, kind: Any) -> None:
     client, other = kind.from_url(cluster3.urls[0]), kind.from_url(cluster3.urls[1])
     locks = Redlock([client])
@@ -374,8 +372,3 @@ def test_a_clients_own_callback_still_reads_the_reply(cluster3: Cluster) -> None
         with pytest.raises(ConfigError, match=r"has run select\(\)"):
             locks.lock("r").acquire()
     client.close()
-
-
-def told(caplog: pytest.LogCaptureFixture, notice: str) -> list[str]:
-    records: list[logging.LogRecord] = caplog.records
-    return [it.getMessage() for it in records if getattr(it, "notice", None) == notice]

@@ -19,12 +19,10 @@ import valkey.asyncio
 from quorlock import ConfigError, QuorumUnreachable, Redlock, aio
 from quorlock._asking import Connections, connections_of
 from quorlock._questions import Question, wait_for_one
+from tests.python.client_objects import ASYNCIO, BLOCKING
 from tests.python.programs import run
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
-
-BLOCKING = [redis.Redis, valkey.Valkey]
-ASYNCIO = [redis.asyncio.Redis, valkey.asyncio.Valkey]
 
 
 @pytest.mark.parametrize("kind", BLOCKING)
