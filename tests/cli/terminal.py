@@ -19,6 +19,20 @@ from tests.cli.command import PROGRAM, WITHIN, hear_hangups, variables
 
 #: A shell with jobs, and a prompt that is not part of what it echoes.
 SHELL = ("bash", "--norc", "--noprofile", "--noediting", "-i")
+#: What it says when a job stops, and its prompt.
+STOPPED = r"(?s)Stopped.*?\nready\$ "
+#: A program in Python that tells which of two signals it gets first. (The handler of one can run
+#: within the other's.)
+TOLD_FIRST = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT, signal.SIGTERM})
+print(f"pid={os.getpid()}", flush=True)
+while True:
+    told = signal.sigwait({signal.SIGCONT, signal.SIGTERM}) == signal.SIGTERM
+    print("told" if told else "worked", flush=True)
+    if told:
+        os._exit(0)
+"""
 
 
 class Terminal:
@@ -107,6 +121,21 @@ class Terminal:
         self._process.wait()
         if self._master >= 0:
             os.close(self._master)
+
+
+class Shell(Terminal):
+    """A shell with jobs, which has shown its prompt when the `with` block begins."""
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        super().__init__(program=SHELL, nodes=nodes)
+
+    def __enter__(self) -> Shell:
+        self.prompt()
+        return self
+
+    def prompt(self) -> None:
+        """Waits until it waits for a command."""
+        self.expect(r"ready\$ ")
 
 
 def _session(leader: int) -> list[int]:

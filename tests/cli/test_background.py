@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import PROGRAM, is_alive, state
-from tests.cli.terminal import SHELL, Terminal
+from tests.cli.terminal import STOPPED, Shell, Terminal
 from tests.python.programs import is_free
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-STOPPED = r"(?s)Stopped.*?\nready\$ "
 #: A pager, which reads the terminal.
 PAGER = f"{sys.executable} -c 'import os; f = open(\"/dev/tty\"); os.read(f.fileno(), 1)'"
 
@@ -36,8 +35,7 @@ def _stand_still(child: int) -> bool:
 
 def test_a_pager_that_reads_in_the_background_stops_the_command(cluster3: Cluster) -> None:
     """The system stops the pager's group, to which `run` belongs: nobody renews the lock then."""
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"{_run()} | {PAGER}\n")
         child = int(shell.expect(r"pid=(\d+)\n"))
         shell.type("\x1a")
@@ -48,7 +46,7 @@ def test_a_pager_that_reads_in_the_background_stops_the_command(cluster3: Cluste
         shell.type("fg\n")
         eventually(lambda: state(child) != "T")
         shell.type("\x03")
-        shell.expect(r"ready\$ ")
+        shell.prompt()
         eventually(lambda: not is_alive(child))
         eventually(lambda: is_free(cluster3, "job"))
 
@@ -58,8 +56,7 @@ def test_a_script_that_reads_in_the_background_stops_the_command(
 ) -> None:
     script = tmp_path / "script"
     script.write_text(f"{_run()} &\nsleep 0.3; read word </dev/tty; echo read=$word; wait\n")
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"sh {script} &\n")
         child = int(shell.expect(r"pid=(\d+)\n"))
         eventually(lambda: _stand_still(child))
@@ -68,14 +65,13 @@ def test_a_script_that_reads_in_the_background_stops_the_command(
         shell.type("word\n")
         shell.expect("read=word\n")
         os.kill(child, signal.SIGKILL)
-        shell.expect(r"ready\$ ")
+        shell.prompt()
     assert is_free(cluster3, "job")
 
 
 @pytest.mark.parametrize("name", ["TTIN", "TTOU"])
 def test_a_stop_of_run_by_the_terminal_stops_the_command(cluster3: Cluster, name: str) -> None:
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"{_run()} &\n")
         child = int(shell.expect(r"pid=(\d+)\n"))
         os.kill(_parent(child), getattr(signal, f"SIG{name}"))
@@ -99,23 +95,21 @@ def test_a_script_reads_the_terminal_beside_its_background(
 ) -> None:
     """As beside a command without `run`: a shell without jobs has both in one group."""
     script = _script(tmp_path, "sleep 0.5", "echo now; read word; echo read=$word; kill $!; wait")
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"sh {script}\n")
         child = int(shell.expect(r"pid=(\d+)\n"))
         shell.expect("now\n")
         assert shell.foreground() == os.getpgid(_parent(child))
         shell.type("word\n")
         shell.expect("read=word\n")
-        shell.expect(r"ready\$ ")
+        shell.prompt()
         assert not is_alive(child)
     assert is_free(cluster3, "job")
 
 
 def test_ctrl_c_ends_a_script_and_not_its_background(cluster3: Cluster, tmp_path: Path) -> None:
     script = _script(tmp_path, "sleep 0.5", "echo now; sleep 60; echo next")
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"sh {script}\n")
         child = int(shell.expect(r"pid=(\d+)\n"))
         shell.expect("now\n")
@@ -135,19 +129,18 @@ def test_a_command_whose_input_is_no_terminal_leaves_it_to_others(cluster3: Clus
         assert shown.end()[0] == 0
 
 
-def _reads_from_terminal(shell: Terminal, run: str) -> None:
-    shell.expect(r"ready\$ ")
+def _reads_from_terminal(shell: Shell, run: str) -> None:
     shell.type(f"{run} </dev/null\n")
     child = int(shell.expect(r"pid=(\d+)\n"))
     eventually(lambda: shell.foreground() == child)
     shell.type("word\n")
     shell.expect("\nread=word\n")
-    shell.expect(r"ready\$ ")
+    shell.prompt()
 
 
 def test_a_command_whose_input_is_no_terminal_gets_it_when_it_asks(cluster3: Cluster) -> None:
     run = _run(command="read word </dev/tty; echo read=$word")
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+    with Shell(cluster3.urls) as shell:
         _reads_from_terminal(shell, run)
     assert is_free(cluster3, "job")
 
@@ -155,7 +148,7 @@ def test_a_command_whose_input_is_no_terminal_gets_it_when_it_asks(cluster3: Clu
 def test_a_command_under_two_locks_gets_the_terminal_when_it_asks(cluster3: Cluster) -> None:
     """The outer `run` is told for what the inner one has stopped."""
     run = f"{PROGRAM[0]} run outer -- {_run(command='read word </dev/tty; echo read=$word')}"
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+    with Shell(cluster3.urls) as shell:
         _reads_from_terminal(shell, run)
     assert is_free(cluster3, "outer")
 
@@ -172,12 +165,12 @@ def test_a_command_under_two_locks_gets_the_terminal_at_once(
         "print(f'asked={time.monotonic() - began:.3f}', flush=True)\n"
     )
     inner = f"{PROGRAM[0]} run job -- {sys.executable} {tmp_path}/asks.py"
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+    with Shell(cluster3.urls) as shell:
         times = []
         for _ in range(5):
-            shell.expect(r"ready\$ ")
             shell.type(f"{PROGRAM[0]} run outer -- {inner} </dev/null\n")
             times.append(float(shell.expect(r"asked=([0-9.]+)\n")))
+            shell.prompt()
     assert min(times) < 0.06
 
 
@@ -187,8 +180,7 @@ ASKS = "read word </dev/tty; echo read=$word >/dev/tty; exec sleep 60"
 def test_a_pager_gets_the_terminal_that_the_command_has_asked_for(cluster3: Cluster) -> None:
     """As `ssh` asks for a password, and its output goes into a pager."""
     pager = f"{sys.executable} -c 'print(\"got\", input(), flush=True)' </dev/tty"
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"{_run(command=ASKS)} | (sleep 1; {pager})\n")
         child = int(shell.expect(r"pid=(\d+)\n"))
         eventually(lambda: shell.foreground() == child)
@@ -199,7 +191,7 @@ def test_a_pager_gets_the_terminal_that_the_command_has_asked_for(cluster3: Clus
         shell.expect("got two\n")
         assert is_alive(child)
         shell.type("\x03")
-        shell.expect(r"ready\$ ")
+        shell.prompt()
     assert is_free(cluster3, "job")
 
 
@@ -210,8 +202,7 @@ def test_a_script_gets_the_terminal_that_its_background_has_asked_for(
     script.write_text(
         f"{_run(command=ASKS)} &\nsleep 1; echo now; read word; echo got=$word; kill $!; wait\n"
     )
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"sh {script}\n")
         child = int(shell.expect(r"pid=(\d+)\n"))
         eventually(lambda: shell.foreground() == child)
@@ -225,15 +216,14 @@ def test_a_script_gets_the_terminal_that_its_background_has_asked_for(
         time.sleep(0.3)
         shell.type("two\n")
         shell.expect("got=two\n")
-        shell.expect(r"ready\$ ")
+        shell.prompt()
     assert is_free(cluster3, "job")
 
 
 def test_a_command_in_a_substitution_reads_the_terminal(cluster3: Cluster) -> None:
     """bash ignores SIGTTIN there, and with it a read from the background fails."""
     run = _run(command="read word </dev/tty; echo read=$word")
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"shown=$({run}); echo shown=$shown\n")
         child = int(shell.expect(r"pid=(\d+)\n"))
         eventually(lambda: shell.foreground() == child)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.command import PROGRAM, ROOT, call, is_alive, state
 from tests.cli.conftest import Start
-from tests.cli.terminal import SHELL, Terminal
+from tests.cli.terminal import STOPPED, Shell, Terminal
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
 
@@ -103,20 +103,19 @@ def test_wrong_command_lines(cluster3: Cluster, program: Program) -> None:
 
 
 def test_ctrl_z_and_fg_and_ctrl_c(cluster3: Cluster, program: Program) -> None:
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"{' '.join(program)} run job -- sh -c 'echo pid=$$; exec cat'\n")
         child = int(shell.expect(r"pid=(\d+)\n"))
         eventually(lambda: shell.foreground() == child)
         shell.type("\x1a")
-        shell.expect(r"(?s)Stopped.*?\nready\$ ")
+        shell.expect(STOPPED)
         assert state(child) == "T"
         shell.type("fg\n")
         eventually(lambda: shell.foreground() == child)
         shell.type("word\n")
         shell.expect("word\nword\n")
         shell.type("\x03")
-        shell.expect(r"ready\$ ")
+        shell.prompt()
         shell.type("echo status=$?\n")
         assert shell.expect(r"status=(\d+)\n") == "130"
     assert cluster3.values("job") == [None] * 3

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import PROGRAM, is_alive, state
-from tests.cli.terminal import SHELL, Terminal
+from tests.cli.terminal import Shell, Terminal
 from tests.python.programs import is_free
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -30,15 +30,14 @@ def _switches(pid: int) -> int:
     return next(int(it.split()[1]) for it in lines if it.startswith("voluntary"))
 
 
-def _orphaned(shell: Terminal, script: str) -> int:
+def _orphaned(shell: Shell, script: str) -> int:
     """Starts a command in the background, whose shell ends at once; returns its process id."""
-    shell.expect(r"ready\$ ")
     shell.type(f"( {PROGRAM[0]} run job -- sh -c '{script}' & )\n")
     return int(shell.expect(r"pid=(\d+)\n"))
 
 
 def test_a_command_that_nobody_can_give_the_terminal_is_hung_up(cluster3: Cluster) -> None:
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+    with Shell(cluster3.urls) as shell:
         child = _orphaned(shell, "echo pid=$$; sleep 0.2; read word </dev/tty; exec sleep 60")
         eventually(lambda: not is_alive(child))
         eventually(lambda: is_free(cluster3, "job"))
@@ -46,7 +45,7 @@ def test_a_command_that_nobody_can_give_the_terminal_is_hung_up(cluster3: Cluste
 
 def test_one_that_takes_no_notice_costs_little(cluster3: Cluster) -> None:
     script = 'trap "" HUP; echo pid=$$; sleep 0.2; exec cat </dev/tty'
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
+    with Shell(cluster3.urls) as shell:
         run = _parent(_orphaned(shell, script))
         with contextlib.suppress(TimeoutError):
             eventually(lambda: False, within=1)

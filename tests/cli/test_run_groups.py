@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.command import PROGRAM, Command, Ended, is_alive, state
 from tests.cli.conftest import Start
-from tests.cli.terminal import SHELL, Terminal
+from tests.cli.terminal import STOPPED, Shell, Terminal
 from tests.python.programs import is_free
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -214,7 +214,7 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def _has_terminal(shell: Terminal, pid: int) -> bool:
+def _has_terminal(shell: Shell, pid: int) -> bool:
     """Whether the process is `run`, and in the foreground."""
     is_run = Path(f"/proc/{pid}/comm").read_text() == "quorlock\n"
     return is_run and shell.foreground() == os.getpgid(pid)
@@ -223,13 +223,12 @@ def _has_terminal(shell: Terminal, pid: int) -> bool:
 def test_keys_reach_a_job_that_is_left(cluster3: Cluster) -> None:
     """Nothing of the command's group is left that could have the terminal."""
     run = f"{PROGRAM[0]} run --ttl 2s job -- bash -c 'set -m; {STEP_TOLD} & exit 3'"
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"{run}\n")
         step = int(shell.expect(r"step=(\d+)\n"))
         eventually(lambda: _has_terminal(shell, _parent(step)))
         shell.type("\x1a")
-        shell.expect(r"(?s)Stopped.*?\nready\$ ")
+        shell.expect(STOPPED)
         eventually(lambda: state(step) == "T")
         shell.type("fg\n")
         eventually(lambda: state(step) != "T")
@@ -245,13 +244,12 @@ def test_keys_reach_what_is_left_of_the_group(cluster3: Cluster) -> None:
     step = (
         "import os, time; os.fork() and os._exit(3); print(os.getpid(), flush=True); time.sleep(60)"
     )
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"{PROGRAM[0]} run --ttl 2s job -- {sys.executable} -c '{step}'\n")
         pid = int(shell.expect(r"\n(\d+)\n"))
         eventually(lambda: Path(f"/proc/{_parent(pid)}/comm").read_text() == "quorlock\n")
         shell.type("\x1a")
-        shell.expect(r"(?s)Stopped.*?\nready\$ ")
+        shell.expect(STOPPED)
         assert state(pid) == "T"
         shell.type("fg\n")
         eventually(lambda: state(pid) != "T" and shell.foreground() == os.getpgid(pid))
@@ -267,8 +265,7 @@ def test_a_job_that_is_left_and_stopped_ends(cluster3: Cluster, name: str) -> No
     """It reads the terminal, which stops it, as it is not in the foreground."""
     reader = 'sh -c "echo step=\\$\\$; sleep 0.3; exec cat"'
     run = f"{PROGRAM[0]} run job -- bash -c 'set -m; {reader} & exit 3'"
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"{run}\n")
         step = int(shell.expect(r"step=(\d+)\n"))
         eventually(lambda: _has_terminal(shell, _parent(step)))
@@ -278,15 +275,14 @@ def test_a_job_that_is_left_and_stopped_ends(cluster3: Cluster, name: str) -> No
         else:
             os.kill(_parent(step), getattr(signal, f"SIG{name}"))
         eventually(lambda: not is_alive(step))
-        shell.expect(r"ready\$ ")
+        shell.prompt()
     assert is_free(cluster3, "job")
 
 
 @pytest.mark.skipif(shutil.which("dash") is None, reason="bash ends its stopped jobs itself")
 def test_a_stopped_job_does_not_keep_the_lock_when_its_shell_has_ended(cluster3: Cluster) -> None:
     """As zsh and dash leave it: the system hangs up on it, if it has no other parent than `run`."""
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"PS1='in$ ' {PROGRAM[0]} run job -- dash -i\n")
         shell.expect(r"in\$ ")
         shell.type('sh -c "echo step=\\$\\$; exec sleep 60"\n')
@@ -297,7 +293,7 @@ def test_a_stopped_job_does_not_keep_the_lock_when_its_shell_has_ended(cluster3:
         shell.expect(r"in\$ ")
         for _ in range(2):  # dash tells of the job first
             shell.type("exit\n")
-        shell.expect(r"ready\$ ")
+        shell.prompt()
         assert not is_alive(step)
     assert is_free(cluster3, "job")
 
@@ -316,14 +312,13 @@ def test_a_lost_lock_ends_a_shell_and_its_job(cluster3: Cluster) -> None:
     """The job has the terminal, and an interactive shell ignores SIGTERM."""
     inner = "bash --norc --noprofile --noediting -i"
     run = f"{PROGRAM[0]} run --ttl 1s --grace 500ms job -- {inner}"
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"{run}\n")
-        shell.expect(r"ready\$ ")
+        shell.prompt()
         shell.type(f"{STEP_TOLD}\n")
         step = int(shell.expect(r"step=(\d+)\n"))
         _lose(cluster3)
-        shell.expect(r"ready\$ ")
+        shell.prompt()
         shell.type("echo status=$?\n")
         assert shell.expect(r"status=(\d+)\n") == "76"
         assert not is_alive(step)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.command import PROGRAM, Command, is_alive
 from tests.cli.conftest import Start
-from tests.cli.terminal import SHELL, Terminal
+from tests.cli.terminal import Shell, Terminal
 from tests.cli.test_run_surroundings import Program, each_program
 from tests.python.programs import is_free
 from tests.support.cluster import Cluster
@@ -116,11 +116,11 @@ def test_all_messages_are_written_in_order(cluster3: Cluster, start: Start) -> N
 
 
 @pytest.fixture
-def begun_in_shell(tmp_path: Path) -> Callable[[Terminal, str], int]:
+def begun_in_shell(tmp_path: Path) -> Callable[[Shell, str], int]:
     """Types a command under the lock, and waits for its process id."""
     place = tmp_path / "pid"
 
-    def begin(shell: Terminal, tail: str) -> int:
+    def begin(shell: Shell, tail: str) -> int:
         script = WORKER.replace("echo pid=$$", f"echo $$ > {place}.new; mv {place}.new {place}")
         shell.type(f"{PROGRAM[0]} run --ttl 1s job -- sh -c '{script}'{tail}\n")
         eventually(place.exists)
@@ -131,13 +131,12 @@ def begun_in_shell(tmp_path: Path) -> Callable[[Terminal, str], int]:
 
 @pytest.mark.parametrize("tail", ["", " &"], ids=["foreground", "background"])
 def test_run_is_not_stopped_by_its_own_message(
-    cluster3: Cluster, begun_in_shell: Callable[[Terminal, str], int], tail: str
+    cluster3: Cluster, begun_in_shell: Callable[[Shell, str], int], tail: str
 ) -> None:
     """With `stty tostop` the system stops background processes that write to the terminal."""
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type("stty tostop\n")
-        shell.expect(r"ready\$ ")
+        shell.prompt()
         child = begun_in_shell(shell, tail)
         _lose(cluster3)
         eventually(lambda: not is_alive(child))

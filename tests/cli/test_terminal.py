@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import PROGRAM, is_alive, state
-from tests.cli.terminal import SHELL, Terminal
+from tests.cli.terminal import STOPPED, TOLD_FIRST, Shell, Terminal
 from tests.python.programs import is_free
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -21,8 +21,6 @@ from tests.support.wait import eventually
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 Open = Callable[..., Terminal]
-#: What the shell says, and its prompt.
-STOPPED = r"(?s)Stopped.*?\nready\$ "
 LOOP = "while :; do sleep 0.05; done"
 RUN = f"{PROGRAM[0]} run --ttl 2s job --"
 
@@ -38,11 +36,9 @@ def terminal() -> Iterator[Open]:
 
 
 @pytest.fixture
-def shell(cluster3: Cluster, terminal: Open) -> Terminal:
-    """A shell with jobs."""
-    shell = terminal(program=SHELL, nodes=cluster3.urls)
-    shell.expect(r"ready\$ ")
-    return shell
+def shell(cluster3: Cluster) -> Iterator[Shell]:
+    with Shell(cluster3.urls) as shell:
+        yield shell
 
 
 def _parent(pid: int) -> int:
@@ -55,19 +51,19 @@ def _name(pid: int) -> str:
         return file.read().strip()
 
 
-def _begin(shell: Terminal, script: str, tail: str = "", *, traps: str = ":") -> int:
+def _begin(shell: Shell, script: str, tail: str = "", *, traps: str = ":") -> int:
     """Types a command under the lock, which sets its traps and then tells its process id."""
     shell.type(f"{RUN} sh -c '{traps}; echo pid=$$; {script}'{tail}\n")
     return int(shell.expect(r"pid=(\d+)\n"))
 
 
-def _has_stopped(shell: Terminal) -> bool:
+def _has_stopped(shell: Shell) -> bool:
     """Whether the shell knows that its job was stopped."""
     shell.type("jobs\n")
     return "Stopped" in shell.expect(r"(?s)(\[1\]\S*\s+(?:Running|Stopped).*?)ready\$ ")
 
 
-def _status(shell: Terminal) -> int:
+def _status(shell: Shell) -> int:
     """The exit status of the last command."""
     shell.type("echo status=$?\n")
     return int(shell.expect(r"status=(\d+)\n"))
@@ -108,39 +104,39 @@ def test_a_key_ends_the_script_around_the_command(
     assert "next" not in text.replace("echo next", "")
 
 
-def test_ctrl_c_ends_a_loop_of_the_shell(cluster3: Cluster, shell: Terminal) -> None:
+def test_ctrl_c_ends_a_loop_of_the_shell(cluster3: Cluster, shell: Shell) -> None:
     shell.type(f"for i in 1 2 3; do {RUN} sh -c 'echo pid=$$; exec sleep 60'; done\n")
     child = int(shell.expect(r"pid=(\d+)\n"))
     eventually(lambda: shell.foreground() == child)
     shell.type("\x03")
-    shell.expect(r"ready\$ ")
+    shell.prompt()
     assert _status(shell) == 130
     assert is_free(cluster3, "job")
 
 
-def test_modes_that_a_killed_program_leaves_are_undone(shell: Terminal) -> None:
+def test_modes_that_a_killed_program_leaves_are_undone(shell: Shell) -> None:
     child = _begin(shell, "stty raw -echo; echo raw; exec sleep 60")
     shell.expect("raw\r*\n")
     os.kill(child, signal.SIGKILL)
-    shell.expect(r"ready\$ ")
+    shell.prompt()
     shell.type("stty -a | grep -oE -- '-?\\b(echo|icanon|isig)\\b' | tr '\\n' ' '; echo end\n")
     modes = shell.expect(r"\n((?:-?\w+ )+)end")
     assert sorted(modes.split()) == ["echo", "icanon", "isig"]
 
 
-def test_a_command_may_take_ctrl_c_for_something_else(cluster3: Cluster, shell: Terminal) -> None:
+def test_a_command_may_take_ctrl_c_for_something_else(cluster3: Cluster, shell: Shell) -> None:
     child = _begin(shell, LOOP, traps='trap "echo no" INT')
     shell.type("\x03")
     shell.expect("no\n")
     assert is_alive(child)
     assert not is_free(cluster3, "job")
     shell.type("\x1c")  # Ctrl-\
-    shell.expect(r"ready\$ ")
+    shell.prompt()
     assert _status(shell) == 131
     assert is_free(cluster3, "job")
 
 
-def test_ctrl_z_stops_the_job_and_fg_continues_it(cluster3: Cluster, shell: Terminal) -> None:
+def test_ctrl_z_stops_the_job_and_fg_continues_it(cluster3: Cluster, shell: Shell) -> None:
     child = _begin(shell, 'while read word; do echo "read=$word"; done')
     parent = _parent(child)
     assert shell.foreground() == child
@@ -159,29 +155,16 @@ def test_ctrl_z_stops_the_job_and_fg_continues_it(cluster3: Cluster, shell: Term
     shell.type("fg\n")
     eventually(lambda: shell.foreground() == child)
     shell.type("\x04")
-    shell.expect(r"ready\$ ")
+    shell.prompt()
     assert _status(shell) == 0
     assert is_free(cluster3, "job")
 
 
-#: Tells which of the two signals it gets first. (The handler of one can run within the other's.)
-WORKER = """
-import os, signal
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT, signal.SIGTERM})
-print(f"pid={os.getpid()}", flush=True)
-while True:
-    told = signal.sigwait({signal.SIGCONT, signal.SIGTERM}) == signal.SIGTERM
-    print("told" if told else "worked", flush=True)
-    if told:
-        os._exit(0)
-"""
-
-
 def test_the_lock_that_ended_while_the_job_was_stopped_is_lost(
-    cluster3: Cluster, shell: Terminal, tmp_path: Path
+    cluster3: Cluster, shell: Shell, tmp_path: Path
 ) -> None:
     """The command is told before it can go on."""
-    (tmp_path / "worker.py").write_text(WORKER)
+    (tmp_path / "worker.py").write_text(TOLD_FIRST)
     shell.type(f"{RUN} {sys.executable} {tmp_path}/worker.py\n")
     child = int(shell.expect(r"pid=(\d+)\n"))
     shell.type("\x1a")
@@ -206,9 +189,7 @@ def test_a_script_has_the_terminal_again_after_it(cluster3: Cluster) -> None:
         assert shown.end()[0] == 0
 
 
-def test_a_job_in_the_background_leaves_the_terminal_alone(
-    cluster3: Cluster, shell: Terminal
-) -> None:
+def test_a_job_in_the_background_leaves_the_terminal_alone(cluster3: Cluster, shell: Shell) -> None:
     child = _begin(shell, 'read word; echo "read=$word"', " &")
     eventually(lambda: state(child) == "T")  # it wanted to read
     assert shell.foreground() == shell.pid
@@ -218,11 +199,11 @@ def test_a_job_in_the_background_leaves_the_terminal_alone(
     eventually(lambda: shell.foreground() == child)
     shell.type("word\n")
     shell.expect("\nread=word\n")
-    shell.expect(r"ready\$ ")
+    shell.prompt()
     eventually(lambda: is_free(cluster3, "job"))
 
 
-def test_bg_continues_a_stopped_job(cluster3: Cluster, shell: Terminal) -> None:
+def test_bg_continues_a_stopped_job(cluster3: Cluster, shell: Shell) -> None:
     child = _begin(shell, "exec sleep 60")
     shell.type("\x1a")
     shell.expect(STOPPED)
@@ -235,7 +216,7 @@ def test_bg_continues_a_stopped_job(cluster3: Cluster, shell: Terminal) -> None:
 
 
 def test_a_pipeline_keeps_the_terminal_until_the_command_wants_it(
-    cluster3: Cluster, shell: Terminal
+    cluster3: Cluster, shell: Shell
 ) -> None:
     child = _begin(shell, 'read go <&3; read word </dev/tty; echo "read=$word"',
                    " 3< <(sleep 0.3; echo) | cat")  # fmt: skip
@@ -243,19 +224,19 @@ def test_a_pipeline_keeps_the_terminal_until_the_command_wants_it(
     eventually(lambda: shell.foreground() == child)
     shell.type("word\n")
     shell.expect("\nread=word\n")
-    shell.expect(r"ready\$ ")
+    shell.prompt()
     assert is_free(cluster3, "job")
 
 
-def test_ctrl_c_ends_a_pipeline(cluster3: Cluster, shell: Terminal) -> None:
+def test_ctrl_c_ends_a_pipeline(cluster3: Cluster, shell: Shell) -> None:
     child = _begin(shell, "exec sleep 60", " | cat")
     shell.type("\x03")
-    shell.expect(r"ready\$ ")
+    shell.prompt()
     eventually(lambda: not is_alive(child))
     eventually(lambda: is_free(cluster3, "job"))
 
 
-def test_ctrl_z_stops_a_pipeline(cluster3: Cluster, shell: Terminal) -> None:
+def test_ctrl_z_stops_a_pipeline(cluster3: Cluster, shell: Shell) -> None:
     child = _begin(shell, "exec sleep 60", " | cat")
     shell.type("\x1a")
     shell.expect(STOPPED)
@@ -263,12 +244,12 @@ def test_ctrl_z_stops_a_pipeline(cluster3: Cluster, shell: Terminal) -> None:
     shell.type("fg\n")
     eventually(lambda: state(child) != "T")
     shell.type("\x03")
-    shell.expect(r"ready\$ ")
+    shell.prompt()
     eventually(lambda: not is_alive(child))
     eventually(lambda: is_free(cluster3, "job"))
 
 
-def test_ctrl_z_before_the_lock_is_held(cluster3: Cluster, shell: Terminal) -> None:
+def test_ctrl_z_before_the_lock_is_held(cluster3: Cluster, shell: Shell) -> None:
     for server in cluster3:
         server.command("SET", "job", "another", "PX", 60_000)
     shell.type(f"{RUN} echo ran\n")
@@ -283,26 +264,26 @@ def test_ctrl_z_before_the_lock_is_held(cluster3: Cluster, shell: Terminal) -> N
     shell.expect("\nran\n")
 
 
-def test_the_command_hears_of_a_new_size(shell: Terminal) -> None:
+def test_the_command_hears_of_a_new_size(shell: Shell) -> None:
     _begin(shell, LOOP, traps='trap "stty size; exit 5" WINCH')
     shell.resize(30, 100)
     shell.expect("30 100\n")
-    shell.expect(r"ready\$ ")
+    shell.prompt()
 
 
-def test_a_terminal_that_hangs_up_ends_the_command(cluster3: Cluster, shell: Terminal) -> None:
+def test_a_terminal_that_hangs_up_ends_the_command(cluster3: Cluster, shell: Shell) -> None:
     child = _begin(shell, "exec sleep 60")
     shell.hang_up()
     eventually(lambda: not is_alive(child))
     eventually(lambda: is_free(cluster3, "job"))
 
 
-def test_a_lost_lock_gives_the_terminal_back(cluster3: Cluster, shell: Terminal) -> None:
+def test_a_lost_lock_gives_the_terminal_back(cluster3: Cluster, shell: Shell) -> None:
     child = _begin(shell, "exec sleep 60")
     assert shell.foreground() == child
     for server in cluster3:
         server.command("SET", "job", "another", "PX", 60_000)
     shell.expect("the lease on 'job' is lost")
-    shell.expect(r"ready\$ ")
+    shell.prompt()
     assert shell.foreground() == shell.pid
     assert _status(shell) == 76

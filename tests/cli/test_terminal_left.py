@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import PROGRAM
-from tests.cli.terminal import SHELL, Terminal
+from tests.cli.terminal import SHELL, Shell, Terminal
 from tests.python.programs import is_free
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -46,8 +46,7 @@ def _is_canonical(shown: Terminal) -> bool:
 
 def test_the_modes_beside_a_pager_are_the_pagers(cluster3: Cluster, tmp_path: Path) -> None:
     (tmp_path / "pager.py").write_text(PAGER)
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         script = f"sleep 0.3; {sys.executable} {tmp_path}/pager.py"
         shell.type(f"{RUN} sh -c 'sleep 1; kill $$' | ({script})\n")
         shell.expect("in-pager")
@@ -55,7 +54,7 @@ def test_the_modes_beside_a_pager_are_the_pagers(cluster3: Cluster, tmp_path: Pa
         with pytest.raises(TimeoutError):
             eventually(lambda: _is_canonical(shell), within=0.5)
         shell.type("q")
-        shell.expect(r"ready\$ ")
+        shell.prompt()
 
 
 @pytest.mark.parametrize("is_alone", [False, True], ids=["in a shell", "alone"])

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.command import PROGRAM
 from tests.cli.conftest import Start
-from tests.cli.terminal import SHELL, Terminal
+from tests.cli.terminal import Shell
 from tests.python.programs import is_free
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -24,8 +24,7 @@ RUN = f"{PROGRAM[0]} run job --"
 
 def test_a_command_in_a_pipeline_hears_of_a_new_size(cluster3: Cluster) -> None:
     script = f'trap "stty size </dev/tty; exit 5" WINCH; echo pid=$$; {LOOP}'
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"{RUN} sh -c '{script}' | cat; echo status=${{PIPESTATUS[0]}}\n")
         child = int(shell.expect(r"pid=(\d+)\n"))
         assert shell.foreground() not in (child, shell.pid)
@@ -38,8 +37,7 @@ def test_a_command_in_a_pipeline_hears_of_a_new_size(cluster3: Cluster) -> None:
 def test_a_job_that_fg_has_brought_back_hears_of_a_new_size(cluster3: Cluster) -> None:
     """A shell tells a running job nothing at `fg`, so `run` keeps the foreground."""
     script = f'trap "stty size </dev/tty; exit 5" WINCH; echo pid=$$; {LOOP}'
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"{RUN} sh -c '{script}' &\n")
         child = int(shell.expect(r"pid=(\d+)\n"))
         shell.type("fg\n")
@@ -47,7 +45,7 @@ def test_a_job_that_fg_has_brought_back_hears_of_a_new_size(cluster3: Cluster) -
         assert shell.foreground() != child
         shell.resize(30, 100)
         shell.expect("30 100\n")
-        shell.expect(r"ready\$ ")
+        shell.prompt()
     assert is_free(cluster3, "job")
 
 
@@ -56,8 +54,7 @@ def test_a_command_hears_of_it_once(cluster3: Cluster) -> None:
     script = (
         f'n=0; trap "n=\\$((n + 1))" WINCH; trap "echo n=\\$n; exit 5" USR1; echo pid=$$; {LOOP}'
     )
-    with Terminal(program=SHELL, nodes=cluster3.urls) as shell:
-        shell.expect(r"ready\$ ")
+    with Shell(cluster3.urls) as shell:
         shell.type(f"{RUN} sh -c '{script}'\n")
         child = int(shell.expect(r"pid=(\d+)\n"))
         assert shell.foreground() == child
