@@ -50,6 +50,7 @@ mod gate;
 mod holdings;
 mod independence;
 mod memory;
+mod new_memory;
 mod notes;
 mod notice;
 mod own_long_locks;
@@ -195,7 +196,7 @@ impl Guards {
         if is_long && !std::mem::replace(&mut self.is_long_told, true) {
             self.notices.push(Notice::LongLock(key_ttl));
         }
-        self.own_long_locks.begin(key_ttl, || memory::number(env));
+        self.own_long_locks.begin(key_ttl, || new_memory::number(env));
         let nodes = NodeId::all(self.records.len());
         let covered = nodes.filter(|node| self.covers(*node, key_ttl, now)).count();
         covered < self.records.iter().filter(|record| record.is_heard()).count()

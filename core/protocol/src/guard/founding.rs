@@ -7,12 +7,15 @@
 //! writes the canaries of the other nodes. So a client that reaches only nodes which forgot founds
 //! nothing, and of two clients that begin at the same time one waits for the other.
 
+use std::time::Duration;
+
 use super::checkup::{CanaryKey, Ruling};
-use super::memory::{Look, SETTING_UP};
+use super::memory::Look;
 use super::quarantine::QuarantineReason;
-use super::{Guards, NodeRecord};
+use super::{AGES_AGO, Guards, NodeRecord};
 use crate::identity::NodeId;
 use crate::machine::Environment;
+use crate::policy::RestartGuard;
 use crate::time::Moment;
 
 /// How far this client is with founding the cluster.
@@ -72,4 +75,16 @@ impl Guards {
         let smallest = || all.min_by_key(|node| self.records[node.index()].run.clone());
         is_new.then(smallest).flatten()
     }
+
+    /// The age of the nodes of a new cluster: no lock was ever asked for that they do not know.
+    /// With `max_ttl` a strict founder records that nothing is known of earlier times.
+    pub(super) fn age_of_new_clusters(&self) -> Duration {
+        match (self.restart, self.limit) {
+            (RestartGuard::Strict, Some(_)) => Duration::ZERO,
+            (RestartGuard::Strict | RestartGuard::Auto | RestartGuard::Off, _) => AGES_AGO,
+        }
+    }
 }
+
+/// How long it may take a client to set up a new cluster.
+pub(super) const SETTING_UP: Duration = Duration::from_secs(1);
