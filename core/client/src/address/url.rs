@@ -160,18 +160,21 @@ fn redacted(text: &str) -> String {
     let without = if text.starts_with("//") { text.trim_start_matches('/') } else { text };
     let (scheme, rest) = split_scheme(text).unwrap_or(("", without));
     let (hidden, place) = match rest.rsplit_once('@') {
+        // The '@' may stand in a password in the query, and what follows it as well.
+        Some((before, _)) if before.contains('?') => ("***", ""),
         Some((_, place)) => ("***@", place),
         None => ("", rest),
     };
     // After the host there may be a password without its '@'; the query may contain one, too.
-    let end = if scheme.ends_with("unix") || place.starts_with('/') {
-        place.find(['?', '#'])
-    } else if let Some(rest) = place.strip_prefix('[') {
-        rest.find(']').map(|end| end + 2)
+    let known = place.split(['?', '#']).next().unwrap_or_default();
+    let end = if scheme.ends_with("unix") || known.starts_with('/') {
+        None
+    } else if let Some(rest) = known.strip_prefix('[') {
+        rest.find(']').map(|end| end + 2).or_else(|| known.find('/'))
     } else {
-        place.find([':', '/', '?', '#'])
+        known.find([':', '/'])
     };
-    let shown: String = place[..end.unwrap_or(place.len())].chars().take(LONGEST_SHOWN).collect();
+    let shown: String = known[..end.unwrap_or(known.len())].chars().take(LONGEST_SHOWN).collect();
     let cut = if shown.len() < place.len() { "..." } else { "" };
     let colon = if scheme.is_empty() { "" } else { "://" };
     let scheme: String = scheme.chars().take(LONGEST_SHOWN).collect();
