@@ -95,15 +95,29 @@ fn without_passwords(text: &str) -> String {
         shown.extend([before, "://"]);
         let end = after.find(char::is_whitespace).unwrap_or(after.len());
         let end = after[..end].find("://").unwrap_or(end);
-        let login = after[..end].rfind('@').map_or("", |at| &after[..at]);
+        let (place, query) = split_query(&after[..end]);
+        let login = place.rfind('@').map_or("", |at| &place[..at]);
         let (user, has_password) =
             login.split_once(':').map_or((login, false), |(user, _)| (user, true));
         shown.push_str(user);
         shown.push_str(if has_password { ":***" } else { "" });
-        rest = &after[login.len()..];
+        shown.push_str(&place[login.len()..]);
+        shown.push_str(if query.is_empty() { "" } else { "***" });
+        rest = &after[place.len() + query.len()..];
     }
     shown.push_str(rest);
     shown
+}
+
+/// An address up to its query, and the query, if a password may be in it. The query begins with the address
+/// where an '@' is in it, since then the '?' may be part of a login.
+fn split_query(address: &str) -> (&str, &str) {
+    let Some(at) = address.find('?').filter(|&at| address[at..].contains("pass")) else {
+        return (address, "");
+    };
+    let end = address.trim_end_matches(['\'', ',', '.', ':', ';', ')', ']']).len().max(at);
+    let begin = if address[at..end].contains('@') { 0 } else { at + 1 };
+    (&address[..begin], &address[begin..end])
 }
 
 /// What has kept a node, by its address, from doing what it was asked.
@@ -176,6 +190,11 @@ mod tests {
             ("redis://:p@a,rediss://u:q@b x@y", "redis://:***@a,rediss://u:***@b x@y"),
             ("see https://a.b/c and redis://u@h", "see https://a.b/c and redis://u@h"),
             ("a:b@c", "a:b@c"),
+            ("no 'redis://h:1?password=p' found", "no 'redis://h:1?***' found"),
+            ("redis://u:p@h?db=1&pass=q redis://u:p@i", "redis://u:***@h?*** redis://u:***@i"),
+            ("no 'redis://h?password=p@q' found", "no 'redis://***' found"),
+            ("no 'redis://u:p?pass@h' found", "no 'redis://***' found"),
+            ("redis://u:p?q@h/1 https://a.b/c?d=e", "redis://u:***@h/1 https://a.b/c?d=e"),
         ] {
             assert_eq!(without_passwords(text), shown);
         }
