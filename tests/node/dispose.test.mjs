@@ -1,6 +1,7 @@
 // Tests the release of a lock at the end of an `await using` block (Symbol.asyncDispose).
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -118,6 +119,35 @@ for (const way of ['compiled', 'native']) {
         await assert.rejects(using, (error) => error === mine)
       })
 
+      it('throws what the page about it takes to pieces', async () => {
+        const mine = new Error('mine')
+        const lost = { name: 'LeaseLostError' }
+        /** @type {[number, (lock: any) => Promise<void>, object[]][]} */
+        const cases = [
+          [20, lose, [lost]],
+          [5000, () => Promise.reject(mine), [mine]],
+          [20, async (lock) => lose(lock).then(() => Promise.reject(mine)), [mine, lost]],
+          [20, async (lock) => void (await lose(lock), await lock.check()), [lost, lost]],
+        ]
+        for (const [duration, body, expected] of cases) {
+          const caught = await written.block(redlock, duration, body).catch((error) => error)
+          const names = errorsOf(caught).map((/** @type {Error} */ { name }) => name)
+          assert.deepEqual(
+            names,
+            expected.map(({ name }) => name),
+          )
+        }
+        const within = async () => {
+          await written.block(redlock, 20, async (lock) => {
+            await lose(lock)
+            await written.pair(redlock, 20)
+          })
+        }
+        const errors = errorsOf(await within().catch((error) => error))
+        assert.equal(errors.length, 3)
+        assert.ok(errors.every((/** @type {unknown} */ error) => error instanceof LeaseLostError))
+      })
+
       it('closes a Redlock, and spares the clients that were passed to it', async () => {
         const cluster = await startServers(1)
         const client = new Redis(String(cluster.urls[0]))
@@ -133,6 +163,10 @@ for (const way of ['compiled', 'native']) {
     },
   )
 }
+
+const page = readFileSync(join(root, 'COMPARE.md'), 'utf8')
+/** As COMPARE.md has it. @type {(caught: unknown) => Error[]} */
+const errorsOf = new Function(`${/^function errorsOf[^]*?^}/m.exec(page)?.[0]}\nreturn errorsOf`)()
 
 function hasAwaitUsing() {
   try {

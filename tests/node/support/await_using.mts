@@ -13,6 +13,15 @@ export async function block(
   return 'done'
 }
 
+/** Two locks in one block, which lasts until both are over. */
+export async function pair(redlock: Redlock, duration: number): Promise<string> {
+  await using first = await redlock.acquire('first', duration)
+  await using second = await redlock.acquire('second', duration)
+  while (first.isValid || second.isValid || (await redlock.isLocked('first')))
+    await new Promise((resolve) => setImmediate(resolve))
+  return 'done'
+}
+
 /** A Redlock that is closed at the end of the block; whether it was open in it. */
 export async function manager(make: () => Redlock): Promise<Redlock> {
   await using redlock = make()
