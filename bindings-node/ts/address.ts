@@ -191,11 +191,21 @@ const OF_TLS = ['ca', 'cert', 'key', 'servername', 'rejectUnauthorized']
 const SYNONYMS: Record<string, string> = {
   auth: 'password',
   auth_pass: 'password',
+  dbIndex: 'db',
   hostname: 'host',
   key_prefix: 'keyPrefix',
   pass: 'password',
   prefix: 'keyPrefix',
+  select: 'db',
   ssl: 'tls',
+  ssl_ca_certs: 'tls',
+  ssl_ca_data: 'tls',
+  ssl_ca_path: 'tls',
+  ssl_cert_reqs: 'tls',
+  ssl_certfile: 'tls',
+  ssl_check_hostname: 'tls',
+  ssl_keyfile: 'tls',
+  ssl_password: 'tls',
   unix_socket_path: 'path',
   uri: 'url',
   user: 'username',
@@ -204,8 +214,12 @@ const SYNONYMS: Record<string, string> = {
 /** Parts that lead to another place than the others say, or code that cannot be followed. */
 const BLOCKED: Record<string, string> = {
   Connector: 'is code that cannot be followed',
+  connection_pool: 'has settings of its own',
+  credential_provider: 'is code that cannot be taken over',
   credentialsProvider: 'is code that cannot be taken over',
+  redis_connect_func: 'is code that cannot be followed',
   sentinels: 'may lead to another server after a failover',
+  valkey_connect_func: 'is code that cannot be followed',
 }
 
 /** Options of client libraries that look like a part, but do not say where the node is. */
