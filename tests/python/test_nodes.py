@@ -112,7 +112,8 @@ def test_a_dict_names_a_unix_socket_as_clients_do(servers: Any) -> None:
 
 def test_a_dict_that_leads_elsewhere_is_refused() -> None:
     secret = redis.UsernamePasswordCredentialProvider("user", "hunter2")
-    for name, value in [*dict.fromkeys(NOT_FOLLOWED, print).items(), ("ssl_ca_path", "/etc/ca")]:
+    unable = {"ssl_ca_path": "/etc/ca", "ssl_password": "hunter2", "ssl_validate_ocsp": True}
+    for name, value in {**dict.fromkeys(NOT_FOLLOWED, print), **unable}.items():
         given = {"host": "a", "ssl": True, name: secret if "provider" in name else value}
         with pytest.raises(ConfigTypeError, match="pass its address instead") as refused:
             Redlock([given])

@@ -314,4 +314,6 @@ _TLS = (
 _NO_TLS = {
     "ssl_ca_path": "a directory of authorities (ssl_ca_path) is not supported",
     "ssl_password": "an encrypted key (ssl_password) is not supported",
+    "ssl_validate_ocsp": "OCSP (ssl_validate_ocsp) is not supported",
+    "ssl_validate_ocsp_stapled": "OCSP (ssl_validate_ocsp_stapled) is not supported",
 }
