@@ -85,6 +85,8 @@ def test_blocks_are_entered_by_with_or_async_with(kind: str) -> None:
     assert hasattr(blocking, "__enter__")
     with pytest.raises(TypeError, match="this is for blocking code: use 'with'"):
         blocking.__aenter__(None)
+    with pytest.raises(TypeError, match="this is for asyncio: use 'async with'"):
+        aio.__enter__(None)
     assert inspect.iscoroutinefunction(aio.__aenter__)
     assert inspect.iscoroutinefunction(aio.__aexit__)
 

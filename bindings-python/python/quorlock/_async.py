@@ -226,9 +226,7 @@ class Lock(LockBase[Lease]):
             tell_loss(loss, self._planned()[1], error)
 
     def __enter__(self) -> Any:
-        raise TypeError(
-            "this lock is for asyncio: use 'async with', or quorlock.Redlock for 'with'"
-        )
+        raise TypeError(_FOR_ASYNCIO)
 
     def __exit__(self, *_: object) -> None:
         """Never reached."""
@@ -368,3 +366,12 @@ class Redlock(RedlockBase):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def __enter__(self) -> Any:
+        raise TypeError(_FOR_ASYNCIO)
+
+    def __exit__(self, *_: object) -> None:
+        """Never reached."""
+
+
+_FOR_ASYNCIO = "this is for asyncio: use 'async with', or quorlock.Redlock for 'with'"
