@@ -199,6 +199,8 @@ export interface Notice {
   message: string
   /** The node that it is about, without a password, if it is about one. */
   address?: string
+  /** Whether another manager of the process has told the same outage of a node. */
+  isRepeat: boolean
 }
 
 /**

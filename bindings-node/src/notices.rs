@@ -17,6 +17,8 @@ pub struct Notice {
     pub message: String,
     /// The node that it is about, without a password, if it is about one.
     pub address: Option<String>,
+    /// Whether another manager of the process has told the same outage of a node.
+    pub is_repeat: bool,
 }
 
 /// Weak: it does not keep the process alive.
@@ -33,6 +35,7 @@ pub(crate) fn listener(
             name: notice.name(),
             message: spelt(notice),
             address: notice.address().map(str::to_owned),
+            is_repeat: notice.is_repeat(),
         };
         // For an environment that has ended, nothing happens.
         call.call(notice, ThreadsafeFunctionCallMode::NonBlocking);

@@ -3,8 +3,7 @@
 
 import { EventEmitter } from 'node:events'
 
-import type { Notice } from './native'
-import { type Warning, warnProcess } from './process_warnings'
+import { tellNoProcess, type Told, type Warning, warnProcess } from './process_warnings'
 
 /** An emitter for which it is no mistake to have no listeners. */
 export class Emitter extends EventEmitter {
@@ -15,8 +14,10 @@ export class Emitter extends EventEmitter {
   }
 
   /** @internal */
-  _warn({ name, message, address }: Notice): void {
+  _warn(notice: Told): void {
+    const { name, message, address } = notice
     const warning: Warning = { name, message, ...(address === undefined ? {} : { address }) }
-    if (!this.emit('warning', warning)) warnProcess(warning)
+    if (this.emit('warning', warning)) tellNoProcess(notice)
+    else warnProcess(notice)
   }
 }

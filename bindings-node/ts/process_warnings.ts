@@ -30,25 +30,37 @@ export interface Warning {
   readonly address?: string
 }
 
-/** Emits a warning of the process, unless another manager has told the same a moment ago. */
-export function warnProcess(notice: Notice): void {
+/** What is told where no native half does it, which knows what others have told. */
+export type Told = Omit<Notice, 'isRepeat'> & Partial<Notice>
+
+/** Emits a warning of the process, unless another manager has told the same. */
+export function warnProcess(notice: Told): void {
   if (!isNews(notice)) return
   const code = `QUORLOCK_${notice.name.toUpperCase().replaceAll('-', '_')}`
   process.emitWarning(notice.message, { type: 'QuorlockWarning', code })
 }
 
+/** A listener has taken a warning: of an outage that is new, the process has not been told. */
+export function tellNoProcess({ name, address, isRepeat }: Told): void {
+  if (name in OPPOSITE && !isRepeat) told.delete(`${name} ${address}`)
+}
+
 /** What was told last of one node under one name: its text but for times in it, and when. */
 const told = new Map<string, { readonly withoutTimes: string; readonly at: number }>()
 
-function isNews({ name, message, address }: Notice): boolean {
+function isNews({ name, message, address, isRepeat }: Told): boolean {
   if (!OF_NODES.has(name)) return true
-  // A node that was down and is up is down anew, also if another manager sees it this time.
-  const opposite = OPPOSITE[name]
-  if (opposite !== undefined) told.delete(`${opposite} ${address}`)
   const [key, at] = [`${name} ${address}`, uptime()]
   const withoutTimes = message.replaceAll(/\d+\.\d+ s/g, '')
-  const before = told.get(key)
-  if (before?.withoutTimes === withoutTimes && at - before.at < SAME_EVENT) return false
+  const [opposite, before] = [OPPOSITE[name], told.get(key)]
+  // Managers see one outage up to ten seconds apart, and may have other words for it.
+  if (isRepeat && before !== undefined) return false
+  // A node that was down and is up is down anew, also if another manager sees it this time.
+  if (opposite !== undefined) told.delete(`${opposite} ${address}`)
+  if (before !== undefined && at - before.at < SAME_EVENT) {
+    // What is a repetition may come before what it repeats.
+    if (opposite !== undefined || before.withoutTimes === withoutTimes) return false
+  }
   if (told.size >= MOST_TOLD) told.clear()
   told.set(key, { withoutTimes, at })
   return true

@@ -98,6 +98,38 @@ describe('a warning', () => {
     await Promise.all(managers.map((redlock) => redlock.close()))
   })
 
+  it('of the process tells of an outage once, also if a manager sees it late and in another way', async () => {
+    const servers = await cluster.start(3)
+    const [, second] = /** @type {[Server, Server]} */ (/** @type {unknown} */ (servers))
+    const managers = [1, 2].map(() => new Redlock(servers.map(({ url }) => url)))
+    await Promise.all(managers.map(lockAndRelease))
+    /** @type {string[]} */
+    const told = []
+    const note = (/** @type {any} */ { code, message }) => {
+      if (message.startsWith(second.url)) told.push(code)
+    }
+    process.on('warning', note)
+    let repeats = 0
+    for (const redlock of /** @type {any[]} */ (managers)) {
+      const { _warn } = redlock
+      redlock._warn = (/** @type {any} */ notice) => {
+        if (notice.isRepeat) repeats++
+        // As the words of who cannot connect to it differ from those of who is connected.
+        const message = notice.isRepeat ? `${notice.message}, or so` : notice.message
+        _warn.call(redlock, { ...notice, message })
+      }
+    }
+    await second.kill()
+    await eventually(() => repeats === 1)
+    await second.restart()
+    await eventually(() => repeats === 2)
+    await new Promise((resolve) => setImmediate(resolve))
+    process.off('warning', note)
+    const outage = told.filter((code) => code !== 'QUORLOCK_QUARANTINED')
+    assert.deepEqual(outage, ['QUORLOCK_NODE_DOWN', 'QUORLOCK_NODE_UP'])
+    await Promise.all(managers.map((redlock) => redlock.close()))
+  })
+
   it('of the process tells of the second outage of a node, also if another manager sees it', async () => {
     const [first, second] = [new Redlock(['memory://']), new Redlock(['memory://'])]
     /** @type {string[]} */
