@@ -51,7 +51,7 @@ const told = new Map<string, { readonly withoutTimes: string; readonly at: numbe
 function isNews({ name, message, address, isRepeat }: Told): boolean {
   if (!OF_NODES.has(name)) return true
   const [key, at] = [`${name} ${address}`, uptime()]
-  const withoutTimes = message.replaceAll(/\d+\.\d+ s/g, '')
+  const withoutTimes = message.replaceAll(TIMES, '')
   const [opposite, before] = [OPPOSITE[name], told.get(key)]
   // Managers see one outage up to ten seconds apart, and may have other words for it.
   if (isRepeat && before !== undefined) return false
@@ -71,6 +71,9 @@ const OF_NODES = new Set([
   ...['node-down', 'node-up', 'no-push', 'quarantined', 'long-wait', 'unknown-database'],
 ])
 const OPPOSITE: Record<string, string> = { 'node-down': 'node-up', 'node-up': 'node-down' }
+
+/** Times, as the core writes them. */
+const TIMES = /\d+(?:\.\d+ s| ms)\b/g
 
 /** How far apart managers see the same event at most, in milliseconds. */
 const SAME_EVENT = 5000

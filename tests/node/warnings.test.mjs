@@ -151,6 +151,20 @@ describe('a warning', () => {
     assert.deepEqual(told, [down, up, down])
   })
 
+  it('of the process tells no other time of the same as news', async () => {
+    const redlock = /** @type {any} */ (new Redlock(['memory://']))
+    /** @type {string[]} */
+    const told = []
+    const note = (/** @type {any} */ { message }) => void told.push(message)
+    process.on('warning', note)
+    const address = 'redis://nowhere'
+    for (const left of ['1.2 s', '39 ms'])
+      redlock._warn({ name: 'quarantined', message: `held back for about ${left}`, address })
+    await new Promise((resolve) => setImmediate(resolve))
+    process.off('warning', note)
+    assert.deepEqual(told, ['held back for about 1.2 s'])
+  })
+
   it('tells of a node that is held back, which its state shows', async () => {
     const servers = await cluster.start(3)
     const redlock = new Redlock(servers.map(({ url }) => url))

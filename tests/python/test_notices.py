@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from quorlock import ConfigTypeError, Redlock
+from quorlock import ConfigTypeError, Redlock, _notices
 from tests.python.apis import Api, both_apis
 from tests.python.programs import Program
 from tests.support.cluster import Cluster, start_servers
@@ -148,6 +148,13 @@ def test_a_long_wait_is_told_once_by_all_managers(
     assert re.search(r"do not count for about 30\d\.\d s", record.getMessage())
     for locks in managers:
         locks.close()
+
+
+def test_what_is_left_of_a_quarantine_is_no_news() -> None:
+    node = "redis://nowhere"
+    said = f"{node}: it is new; its votes do not count until those locks are over, for about"
+    news = [_notices._is_news("quarantined", f"{said} {left}", node) for left in ("1.2 s", "39 ms")]
+    assert news == [True, False]
 
 
 def test_an_outage_that_lasts_is_told_soon_also_after_another(

@@ -57,7 +57,7 @@ def _is_news(name: str, text: str, node: str | None) -> bool:
     # A node that was down and is up is down anew.
     opposite = {"node-down": "node-up", "node-up": "node-down"}.get(name)
     _told.pop((node, opposite), None)
-    now, without_times = time.monotonic(), re.sub(r"\d+\.\d+ s", "", text)
+    now, without_times = time.monotonic(), _TIMES.sub("", text)
     before = _told.get((node, name))
     if before is not None and before[0] == without_times and now - before[1] < _SAME_EVENT:
         return False
@@ -88,6 +88,8 @@ has_listener = [False]
 _starting = threading.Lock()
 # : What tells of the state of a node, which every manager that uses it sees.
 _OF_NODES = frozenset({"node-down", "node-up", "no-push", "quarantined", "long-wait"})
+#: Times, as the core writes them.
+_TIMES = re.compile(r"\d+(?:\.\d+ s| ms)\b")
 # : The text, but for times in it, that was told last by node and notice, and when.
 _told: dict[tuple[str | None, str | None], tuple[str, float]] = {}
 # : How far apart managers see the same event at most, in seconds.
