@@ -304,6 +304,7 @@ impl Drop for Acquiring<'_> {
             return;
         };
         if let Some(outcome) = self.driver.abandon(&mut machine) {
+            self.manager.telemetry.figures().note_rounds(outcome.attempts);
             if let Some(note) = self.note.take() {
                 note.finish();
             }

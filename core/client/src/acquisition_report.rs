@@ -57,6 +57,7 @@ impl<'a> AcquisitionReport<'a> {
 impl Drop for AcquisitionReport<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
+            // Its rounds are counted where it is abandoned.
             self.manager.telemetry.figures().note_not_acquired(None, 0);
         }
     }

@@ -353,3 +353,23 @@ fn without_a_quorum_a_lock_that_only_saves_work_goes_on() {
 fn state_of(stats: &Stats, address: &str) -> &'static str {
     stats.nodes.iter().find(|node| &*node.address == address).expect("a node").state
 }
+
+#[test]
+fn the_rounds_of_who_is_cancelled_are_counted() {
+    run(async {
+        let told = Told::default();
+        let locks = in_memory(&told);
+        let _held = locks.lock("r").acquire().await.expect("free");
+        let call = tokio::spawn(locks.lock("r").acquire());
+        while told.count(EventName::Waiting) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        call.abort();
+        while count(&locks.stats().acquisitions, "cancelled") == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let stats = locks.stats();
+        assert!(stats.futile_rounds >= 1);
+        assert_eq!(stats.rounds, stats.futile_rounds + 1, "one round was won");
+    });
+}

@@ -80,6 +80,11 @@ impl Figures {
         add(&self.rounds, rounds.into());
     }
 
+    /// An acquisition under way was given up after so many rounds.
+    pub(crate) fn note_rounds(&self, rounds: u32) {
+        add(&self.rounds, rounds.into());
+    }
+
     /// A lease that was acquired has ended.
     pub(crate) fn note_ended(&self, held_for: Duration) {
         add(&self.ended, 1);
