@@ -321,6 +321,17 @@ def test_extend(cluster3: Cluster, start: Start) -> None:
     assert absent.code == 1
 
 
+def test_an_extension_leaves_a_longer_time_as_it_is(cluster3: Cluster, start: Start) -> None:
+    holder = Holder(cluster3, start, "--ttl", "60s")  # which goes by these 60 s
+    words = ("extend", "job", "--token", holder.token, "--ttl", "1s")
+    ended = call("--json", *words, nodes=cluster3.urls)
+    assert (ended.code, ended.err) == (0, "")
+    told = json.loads(ended.out)
+    assert told["outcome"] == "extended"
+    assert 30 < told["validity_seconds"] < 60
+    assert all(server.command("PTTL", "job") > 30_000 for server in cluster3)
+
+
 @pytest.mark.parametrize("command", ["extend", "release"])
 @pytest.mark.parametrize(
     ("values", "code"), [(("other", "other"), 3), (("other", "third"), 3), (("other",), 1)]

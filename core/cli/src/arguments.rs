@@ -215,7 +215,7 @@ pub(crate) struct Extend {
     /// The holder's token: QUORLOCK_TOKEN of a command under `run`, or what the program logs.
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
-    /// How long the nodes keep the lock from now on.
+    /// How long the nodes keep the lock from now on, at least: a longer time that is left stays, since the holder goes by it.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
 }

@@ -7,6 +7,8 @@ mod reading;
 mod status;
 mod value;
 
+use std::time::Duration;
+
 use quorlock::{Answer, ErrorKind, Lease, Lock, LockError, Redlock, ReleaseOutcome, Sequencer};
 use serde_json::{Value as Json, json};
 
@@ -51,16 +53,32 @@ pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure>
     let locks = context.patient()?;
     let lock = locks.lock(name).ttl(options.ttl).timeout(context.timeout);
     let lease = take_over(context, name, (&locks, &lock), token)?;
-    let extended = context.within(&locks, lease.extend(None))?;
-    let validity = extended.map_err(|error| not_kept(context, name, error))?;
-    // Sent behind the records that its holder has made, on each node's connection: once it is answered, these are kept,
-    // too. They prove nothing, so the lock is extended also without an answer.
-    let _ = context.within(&locks, lease.check());
+    let validity = prolong(context, name, (&locks, &lease), options.ttl)?;
     let seconds = validity.as_secs_f64();
     let told = json!({"name": name, "outcome": "extended", "validity_seconds": seconds});
     context.output.json(&told);
     context.output.words(&format!("extended '{name}': it is held for {seconds:.2} s more"));
     Ok(code::DONE)
+}
+
+/// For how long the lock is held after this. What a quorum keeps for longer than `ttl` stays as it is: its holder may go
+/// by that, and others would get the lock beside it.
+fn prolong(
+    context: &Context,
+    name: &str,
+    (locks, lease): (&Redlock, &Lease),
+    ttl: Duration,
+) -> Result<Duration, Failure> {
+    let proved = lease.validity();
+    if proved >= ttl {
+        return Ok(proved);
+    }
+    let extended = context.within(locks, lease.extend(None))?;
+    let validity = extended.map_err(|error| not_kept(context, name, error))?;
+    // Sent behind the records that its holder has made, on each node's connection: once it is answered, these are kept,
+    // too. They prove nothing, so the lock is extended also without an answer.
+    let _ = context.within(locks, lease.check());
+    Ok(validity)
 }
 
 /// The lease with this token, once a quorum has told that it is held.
