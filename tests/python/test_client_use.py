@@ -19,6 +19,7 @@ import valkey.asyncio
 from quorlock import ConfigError, QuorumUnreachable, Redlock, aio
 from quorlock._asking import Connections, connections_of
 from quorlock._questions import Question, wait_for_one
+from quorlock._selections import Selections
 from tests.python.client_objects import ASYNCIO, BLOCKING
 from tests.python.programs import run
 from tests.support.cluster import Cluster
@@ -295,6 +296,28 @@ def test_a_signal_handler_may_give_the_client_as_well_that_it_has_interrupted_th
     for locks in managers:
         with pytest.raises(ConfigError, match=r"has run select\(\)"):
             locks.lock("r").acquire()
+    client.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_connection_that_is_opened_while_its_client_is_given_has_to_tell(
+    cluster3: Cluster, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    pool = client.connection_pool
+    pool._in_use_connections.add(pool.make_connection())  # as by another thread, which opens it now
+    usual = Selections.watch
+
+    def watch(selections: Selections, connection: Any) -> None:
+        connection.connect()
+        connection.send_command("SELECT", 3)
+        connection.read_response()
+        pool.release(connection)
+        usual(selections, connection)
+
+    monkeypatch.setattr(Selections, "watch", watch)
+    with pytest.raises(ConfigError, match="has selected database 3"):
+        Redlock([client])
     client.close()
 
 

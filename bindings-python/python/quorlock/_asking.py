@@ -110,9 +110,12 @@ class Connections:
         for connection in made(self.pool()):
             if self.selections.watches(connection):
                 continue
-            if is_open(connection):  # first: a signal handler that comes now has to ask it, too
-                self._untold[id(connection)] = connection
+            # First: a signal handler that comes now has to ask it, too.
+            self._untold[id(connection)] = connection
             self.selections.watch(connection)
+            # Only then: until now another thread could open it, and select what nobody noticed.
+            if not is_open(connection):
+                self._untold.pop(id(connection), None)
 
     def ask(self) -> list[Question]:
         """Ask the idle ones, unless that is under way: asyncio's on their loops, if these run."""
