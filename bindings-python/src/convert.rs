@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBoolMethods, PyBytes, PyDelta, PyInt, PyString};
+use pyo3::types::{PyBool, PyBoolMethods, PyBytes, PyInt, PyString, PyType};
 
 use quorlock_protocol::Ttl;
 
@@ -84,12 +84,18 @@ fn number_of_seconds(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
     match value.extract::<f64>() {
         Ok(number) => Ok(number),
         Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(f64::INFINITY),
-        // Not before: that imports a module at first, which is not possible any more when the interpreter ends.
-        Err(_) if value.is_instance_of::<PyDelta>() => {
-            value.call_method0("total_seconds")?.extract()
-        }
+        Err(_) if is_timedelta(value) => value.call_method0("total_seconds")?.extract(),
         Err(_) => Err(refused()),
     }
+}
+
+/// By name: to ask for the type itself imports its module at first, and panics if the interpreter ends.
+fn is_timedelta(value: &Bound<'_, PyAny>) -> bool {
+    let is_it = |kind: Bound<'_, PyAny>| -> PyResult<bool> {
+        let kind = kind.cast_into::<PyType>()?;
+        Ok(kind.name()? == "timedelta" && kind.module()? == "datetime")
+    };
+    value.get_type().mro().iter().any(|kind| is_it(kind).unwrap_or(false))
 }
 
 /// Values that Python would convert to a number although nobody meant one.

@@ -1,7 +1,6 @@
 //! Converts errors of the core into Python exceptions. The only file that knows the exceptions'
 //! names; their classes are in `quorlock/_errors.py`.
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use quorlock::{ErrorKind, LockError, NodeReport};
@@ -83,14 +82,8 @@ fn make(py: Python<'_>, name: &str, message: &str, resources: &[String]) -> PyEr
         fields.set_item("resources", PyTuple::new(py, resources)?)?;
         class(py, name)?.call((message,), Some(&fields))
     };
-    made().map_or_else(
-        |problem| {
-            let plain = PyRuntimeError::new_err(message.to_owned());
-            plain.set_cause(py, Some(problem));
-            plain
-        },
-        PyErr::from_value,
-    )
+    // When the interpreter ends, nothing can be imported any more.
+    made().map_or_else(|problem| problem, PyErr::from_value)
 }
 
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {

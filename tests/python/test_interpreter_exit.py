@@ -338,16 +338,19 @@ def test_no_thread_is_started_once_the_interpreter_ends(cluster3: Cluster) -> No
     assert out == "[]"
 
 
-def test_an_object_that_is_left_to_the_end_gets_an_error_of_python(cluster3: Cluster) -> None:
+@pytest.mark.parametrize("ttl", ["5", "datetime.timedelta(seconds=5)", "'5'", "[]"])
+def test_an_object_that_is_left_to_the_end_gets_an_error_of_python(
+    cluster3: Cluster, ttl: str
+) -> None:
     # Nothing can be imported any more. It was a panic.
     out = run(
-        """
-        import builtins, quorlock
+        f"""
+        import builtins, datetime, quorlock
 
         class Last:
-            def __del__(self, locks=quorlock.redlock):
+            def __del__(self, locks=quorlock.redlock, ttl={ttl}):
                 try:
-                    locks("r", ttl=5).acquire()
+                    locks("r", ttl=ttl).acquire()
                 except ImportError as error:
                     print(error)
 
