@@ -87,7 +87,7 @@ function ofIoredis(client: Record<string, unknown>): ClientObject {
   const server = (): Server => {
     const tls = asObject(options['tls'])
     const part = (name: 'host' | 'port' | 'path'): unknown =>
-      tls?.[name] === undefined ? options[name] : tls[name]
+      tls !== undefined && Object.hasOwn(tls, name) ? tls[name] : options[name]
     return { host: part('host'), port: part('port'), path: part('path') }
   }
   return {

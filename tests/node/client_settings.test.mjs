@@ -141,5 +141,12 @@ describe('the server of a client', () => {
       const client = make('redis://a:7001', { lazyConnect: true, tls })
       assert.deepEqual(addresses(new Redlock([client])), ['rediss://b:7002'])
     })
+
+    it(`is its own machine, where the settings of TLS name none: ${name}`, () => {
+      for (const host of [null, undefined]) {
+        const client = make('redis://a:7001', { lazyConnect: true, tls: { host } })
+        assert.deepEqual(addresses(new Redlock([client])), ['rediss://localhost:7001'])
+      }
+    })
   }
 })
