@@ -213,15 +213,24 @@ function hasCopied(client: Record<string, unknown>): boolean {
 
 function connectionOfNodeRedis(client: Record<string, unknown>): number | undefined {
   if (client['isOpen'] !== true) return undefined
-  return client['isReady'] === false ? 0 : Number(client['socketEpoch'] ?? readyCounts.get(client))
+  return client['isReady'] === false
+    ? 0
+    : Number(client['socketEpoch'] ?? counters.get(client)?.[COUNT])
 }
 
-/** Counts the connections of a client of version 4, which does not do so itself. */
+/** Counts the connections of a client of version 4, which does not do so itself: once for all copies of this package. */
 function countReady(client: Record<string, unknown>): void {
-  if ('socketEpoch' in client || readyCounts.has(client)) return
-  readyCounts.set(client, 1)
-  const { on } = client as Partial<Pick<EventEmitter, 'on'>>
-  on?.call(client, 'ready', () => readyCounts.set(client, Number(readyCounts.get(client)) + 1))
+  if ('socketEpoch' in client || counters.has(client)) return
+  const { on, listeners } = client as Partial<Pick<EventEmitter, 'on' | 'listeners'>>
+  const known = listeners?.call(client, 'ready').find((listener) => COUNT in listener)
+  const counter = (known as Counter | undefined) ?? makeCounter()
+  if (known === undefined) on?.call(client, 'ready', counter)
+  counters.set(client, counter)
+}
+
+function makeCounter(): Counter {
+  const counter: Counter = Object.assign(() => void (counter[COUNT] += 1), { [COUNT]: 1 })
+  return counter
 }
 
 /** The options that node-redis was created with do not say what it has selected since. */
@@ -263,8 +272,12 @@ interface Pipelines {
   pipeline(commands: string[][]): { exec(): Promise<[Error | null, unknown][] | null> }
 }
 
-/** How often clients of node-redis 4 have connected since they were read first, and once more. */
-const readyCounts = new WeakMap<object, number>()
+/** Where copies of this package find the count: a test program loads one for each of its files, or more. */
+const COUNT: unique symbol = Symbol.for('quorlock.connections')
+
+/** Counts how often a client of node-redis 4 has connected since it was read first, and once more. */
+type Counter = (() => void) & { [COUNT]: number }
+const counters = new WeakMap<object, Counter>()
 
 /** Where ioredis keeps commands that were not sent yet, or not answered before the connection was lost. */
 const KEPT = ['offlineQueue', 'prevCommandQueue']

@@ -2,13 +2,14 @@
 // questions keep none of them in memory.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { createRequire } from 'node:module'
 import { describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { Redlock } from 'quorlock'
 import { clientTestbed } from './support/client_testbed.mjs'
-import { IOREDIS, OPEN_NODE_REDIS } from './support/clients.mjs'
+import { any, IOREDIS, OPEN_NODE_REDIS } from './support/clients.mjs'
 import { eventually } from './support/wait.mjs'
 
 setFlagsFromString('--expose-gc')
@@ -67,6 +68,35 @@ describe('the question to a client', () => {
       await busy
     })
   }
+
+  it('takes one listener of a client of node-redis 4, however often this package is loaded', async () => {
+    const [[, make]] = any(OPEN_NODE_REDIS)
+    await connect(make)
+    const require = createRequire(import.meta.url)
+    const before = clients[0].listenerCount('ready')
+    for (let copy = 0; copy < 12; copy += 1) {
+      const own = Object.keys(require.cache).filter((name) => /bindings-node.*js$/.test(name))
+      for (const name of own) delete require.cache[name]
+      redlocks.push(new (require('quorlock').Redlock)(clients))
+    }
+    assert.equal(clients[0].listenerCount('ready'), before + 1)
+    const lockedByAll = async () => {
+      for (const redlock of redlocks) await (await redlock.acquire('a', 5000)).release()
+    }
+    await lockedByAll()
+    const again = clients.map((client) => new Promise((resolve) => client.once('ready', resolve)))
+    for (const server of cluster.servers) await server.command('CLIENT', 'KILL', 'TYPE', 'normal')
+    await Promise.all(again)
+    const asked = await questions()
+    await lockedByAll()
+    assert.ok((await questions()) >= asked + 12)
+
+    /** How often the first client was asked. */
+    async function questions() {
+      const info = String(await cluster.servers[0]?.command('INFO', 'commandstats'))
+      return Number(/cmdstat_client\|info:calls=(\d+)/.exec(info)?.[1])
+    }
+  })
 
   for (const [name, make] of IOREDIS)
     it(`is asked again if the one that waited for the connection was lost: ${name}`, async () => {
