@@ -30,8 +30,8 @@ export declare function adopt(manager: ExternalObject<Manager>, resources: Array
 export declare function bridge(wake: () => void, drives: boolean): ExternalObject<Bridge>
 
 /**
- * The timeout of a caller of [`acquire`], in milliseconds; `None` if it has none, also if it tries once, and for
- * settings that it refuses.
+ * The timeout of a caller of [`acquire`], in milliseconds; without an end, how long it goes on where too few nodes can be
+ * reached. `None` if tries end it instead, also if it tries once, and for settings that it refuses.
  */
 export declare function callPatience(manager: ExternalObject<Manager>, duration: number, settings?: Settings | undefined | null): number | null
 

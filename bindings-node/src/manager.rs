@@ -108,8 +108,8 @@ fn build(
     builder.build()
 }
 
-/// The timeout of a caller of [`acquire`], in milliseconds; `None` if it has none, also if it tries once, and for
-/// settings that it refuses.
+/// The timeout of a caller of [`acquire`], in milliseconds; without an end, how long it goes on where too few nodes can be
+/// reached. `None` if tries end it instead, also if it tries once, and for settings that it refuses.
 #[napi]
 #[allow(clippy::needless_pass_by_value)]
 pub fn call_patience(
@@ -120,7 +120,9 @@ pub fn call_patience(
     let builder = manager.locks.policy().to_builder();
     let builder = settings.iter().try_fold(builder, |builder, it| options::apply(it, builder));
     let policy = builder.ok()?.ttl(options::ttl(duration).ok()?).build().ok()?;
-    policy.timeout().filter(|timeout| !timeout.is_zero()).map(millis)
+    let is_endless = policy.retry_limit().is_none();
+    let timeout = policy.timeout().or(is_endless.then_some(policy.unreachable_timeout()));
+    timeout.filter(|timeout| !timeout.is_zero()).map(millis)
 }
 
 /// Acquires a lock on all of `resources`; ends with a lease. `waited` milliseconds of its timeout have passed already.

@@ -164,6 +164,17 @@ describe('a call while clients have not told their databases', () => {
     await Promise.all(calls)
   })
 
+  it('waits for those that are not connected as for servers where it has no end', async () => {
+    const client = { isOpen: true, isReady: false, socketEpoch: 0, options: {} }
+    const away = { ...client, sendCommand: () => new Promise(() => {}) }
+    const redlock = new Redlock([away], { unreachableTimeout: 1500 })
+    for (const options of [{ timeout: Infinity }, { retryCount: -1 }])
+      await assert.rejects(redlock.acquire('a', 1000, options), {
+        message: /has not told within 1500 ms which database it uses/,
+      })
+    await redlock.close()
+  })
+
   it('leaves nothing behind when it is aborted', () =>
     exitsWithin(
       3000,
