@@ -48,7 +48,7 @@ impl QuarantineReason {
         match self {
             Self::Restarted => "it was restarted and may have forgotten locks",
             Self::Forgot => "its keys were deleted or replaced, locks among them",
-            Self::NoHistory => "it is new, or has forgotten all that it knew, locks among it",
+            Self::NoHistory => "it is new, or has forgotten all its keys, locks among them",
             Self::ClockStepped => "its clock was set forward, so that locks may have ended early",
         }
     }
