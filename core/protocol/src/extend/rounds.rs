@@ -78,6 +78,8 @@ impl Extend {
         let delay = backoff::doubled(FIRST_RETRY, self.failures, LONGEST_RETRY);
         let delay = backoff::jittered(delay, delay / 2, backoff::fraction(env.random()));
         self.failures += 1;
+        // Nodes may be back before the validity is over: there is another try in what is left of it.
+        let delay = delay.min((self.until.since(now) / 2).max(FIRST_RETRY));
         let until = (now + delay).min(self.until).min(self.give_up);
         self.state = State::BackingOff { until, report };
     }

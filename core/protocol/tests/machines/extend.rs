@@ -108,6 +108,27 @@ fn silence_to_the_end_of_the_validity_is_a_loss() {
 }
 
 #[test]
+fn the_nodes_are_asked_until_shortly_before_the_end_of_the_validity() {
+    for end in (300..980).step_by(20) {
+        let until = Moment::from_millis(end);
+        let extension = Extension {
+            claim: claim("h"),
+            fencing_token: None,
+            until,
+            patience: Duration::from_secs(60),
+            first_ticket: 5,
+        };
+        let machine =
+            Extend::new(Moment::from_millis(0), extension, policy(|policy| policy), quorum(3));
+        let mut harness = Harness::start(machine);
+        harness.wait_until(end);
+        let last = harness.last(0, "extend").not_after;
+        assert!(last >= Moment::from_millis(end - 20), "{end}: the last try ended at {last:?}");
+        assert_eq!(harness.outcome().result.unwrap_err(), ErrorKind::LeaseLost);
+    }
+}
+
+#[test]
 fn silence_beyond_the_patience_is_unknown_and_no_loss() {
     let mut harness = extend(3, 900);
     harness.wait_until(500);
