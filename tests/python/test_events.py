@@ -280,8 +280,13 @@ def test_an_on_event_that_cannot_be_called_is_refused() -> None:
     async def later(_: events.Event) -> None:
         raise AssertionError("nobody would await it")
 
-    with pytest.raises(ConfigTypeError, match="on_event must be a function that is not async"):
-        Redlock(memory_nodes("events"), on_event=later)
+    class Later:
+        async def __call__(self, event: events.Event) -> None:
+            await later(event)
+
+    for callback in (later, Later()):
+        with pytest.raises(ConfigTypeError, match="on_event must be a function that is not async"):
+            Redlock(memory_nodes("events"), on_event=callback)
     with pytest.raises(ConfigTypeError, match="there is no option 'on_event'"):
         Redlock(memory_nodes("events")).lock("r", on_event=print)  # type: ignore[call-arg]
 

@@ -45,7 +45,8 @@ class EventSource:
         if callback is not None:
             if not callable(callback):
                 raise ConfigTypeError(f"on_event must be callable, not {type(callback).__name__}")
-            if inspect.iscoroutinefunction(callback):
+            call = getattr(callback, "__call__", None)  # noqa: B004 - it may be async
+            if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call):
                 raise ConfigTypeError("on_event must be a function that is not async")
             self.add(callback)
 
