@@ -75,7 +75,7 @@ impl Address {
     /// [`ConfigError`] if the host is empty or holds characters that no host name has.
     pub fn tcp(host: &str, port: u16) -> Result<Self, ConfigError> {
         let unusable =
-            |byte: char| byte.is_whitespace() || byte.is_control() || "/@?#[],".contains(byte);
+            |byte: char| byte.is_whitespace() || byte.is_control() || "/@?#[],=".contains(byte);
         if host.is_empty() {
             return Err(ConfigError::new("a node address must name a host"));
         }

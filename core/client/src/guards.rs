@@ -195,9 +195,9 @@ impl GuardedNode {
         self.guards.with(|guards| guards.handle_down(self.node, now));
     }
 
-    /// A try to reach the node has failed: it was unreachable at that moment.
-    pub(crate) fn handle_failed_try(&self, at: Moment) {
-        self.guards.guards().handle_failed_try(self.node, at);
+    /// A try to reach the node has failed that began at that moment.
+    pub(crate) fn handle_failed_try(&self, began: Moment) {
+        self.guards.guards().handle_failed_try(self.node, began);
     }
 
     /// Tells programs that the state of the node has changed.

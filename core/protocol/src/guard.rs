@@ -222,10 +222,9 @@ impl Guards {
         self.note_contact(node, Contact::Down, now);
     }
 
-    /// A try to reach a node has failed: the moment at which the node was unreachable is its beginning where the
-    /// connection was refused or broken, and its end where nothing was answered in all of its time.
-    pub fn handle_failed_try(&mut self, node: NodeId, at: Moment) {
-        self.records[node.index()].failed_at = at;
+    /// A try to reach a node has failed that began at the moment `began`.
+    pub fn handle_failed_try(&mut self, node: NodeId, began: Moment) {
+        self.records[node.index()].failed_at = began;
     }
 
     fn note_contact(&mut self, node: NodeId, contact: Contact, now: Moment) {

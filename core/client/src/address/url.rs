@@ -160,8 +160,8 @@ fn redacted(text: &str) -> String {
     let without = if text.starts_with("//") { text.trim_start_matches('/') } else { text };
     let (scheme, rest) = split_scheme(text).unwrap_or(("", without));
     let (hidden, place) = match rest.rsplit_once('@') {
-        // The '@' may stand in a password in the query, and what follows it as well.
-        Some((before, _)) if before.contains('?') => ("***", ""),
+        // The '@' may stand in a password in the query or of a setting, and what follows it as well.
+        Some((before, _)) if before.contains(['?', '=']) => ("***", ""),
         Some((_, place)) => ("***@", place),
         None => ("", rest),
     };
@@ -172,7 +172,8 @@ fn redacted(text: &str) -> String {
     } else if let Some(rest) = known.strip_prefix('[') {
         rest.find(']').map(|end| end + 2).or_else(|| known.find('/'))
     } else {
-        known.find([':', '/'])
+        // What stands after a '=' may be the value of a setting: a file of settings is no list of nodes.
+        known.find([':', '/', '='])
     };
     let shown: String = known[..end.unwrap_or(known.len())].chars().take(LONGEST_SHOWN).collect();
     let cut = if shown.len() < place.len() { "..." } else { "" };

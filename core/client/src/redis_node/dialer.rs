@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use quorlock_protocol::{Fault, FaultKind};
+use quorlock_protocol::Fault;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -57,9 +57,8 @@ impl Dialer {
     pub(super) async fn dial(&self, abandoned: Option<&ClientId>) -> Result<Link, Fault> {
         let began = clock::now();
         let result = self.try_to_dial(abandoned, None).await;
-        if let (Err(fault), Some(guarded_node)) = (&result, &self.guarded_node) {
-            let was_silent = fault.kind() == FaultKind::TimedOut;
-            guarded_node.handle_failed_try(if was_silent { clock::now() } else { began });
+        if let (Err(_), Some(guarded_node)) = (&result, &self.guarded_node) {
+            guarded_node.handle_failed_try(began);
         }
         result
     }

@@ -13,7 +13,7 @@ use crate::time::Moment;
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct NodeRecord {
     pub(super) contact: Contact,
-    /// When it was last found to be unreachable.
+    /// When the last try to reach it began that has failed.
     pub(super) failed_at: Moment,
     /// The memory that its canary named at the last look.
     pub(super) memory: Option<Memory>,
