@@ -176,6 +176,30 @@ def test_an_outage_that_lasts_is_told_soon_also_after_another(
     locks.close()
 
 
+@pytest.mark.parametrize("lives", [0.05, 2.5])
+def test_an_outage_is_told_once_where_each_lock_has_a_manager_of_its_own(
+    servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture, lives: float
+) -> None:
+    cluster = servers(3)
+    with Redlock(cluster.urls) as locks:
+        settle([locks])
+
+    def work(name: str) -> bool:
+        with Redlock(cluster.urls) as locks, locks.lock("r"):
+            time.sleep(lives)
+        return bool(told(caplog, name, cluster))
+
+    cluster[1].kill()
+    eventually(lambda: work("node-down"))
+    before = time.monotonic()
+    while time.monotonic() < before + 6:  # after five seconds the log would take it for news
+        work("node-down")
+    assert len(told(caplog, "node-down", cluster)) == 1
+    cluster[1].restart()
+    eventually(lambda: work("node-up"))
+    assert len(told(caplog, "node-up", cluster)) == 1
+
+
 def test_a_node_that_comes_and_goes_is_told_once_by_all_managers(
     servers: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,7 +2,7 @@
 //! before it does, and what the managers of an engine have told of one address; the words come from
 //! the protocol.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quorlock_protocol::{FaultKind, Moment};
@@ -16,19 +16,21 @@ use crate::node::NodeState;
 
 /// The outages of an engine's nodes.
 #[derive(Default)]
-pub(crate) struct Outages(Mutex<Vec<(Arc<Address>, Weak<Outage>)>>);
+pub(crate) struct Outages(Mutex<Vec<(Arc<Address>, Arc<Outage>)>>);
 
 impl Outages {
     /// Those of one address, the same for all managers that have it among their nodes.
     pub(crate) fn of(&self, address: &Arc<Address>) -> Arc<Outage> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(_, outage)| outage.strong_count() > 0);
-        let same = known.iter().find(|(other, _)| other == address);
-        if let Some(outage) = same.and_then(|(_, outage)| outage.upgrade()) {
-            return outage;
+        let now = clock::now();
+        known.retain(|(_, outage)| {
+            Arc::strong_count(outage) > 1 || outage.story().is_remembered(now)
+        });
+        if let Some((_, outage)) = known.iter().find(|(other, _)| other == address) {
+            return Arc::clone(outage);
         }
         let outage = Arc::<Outage>::default();
-        known.push((Arc::clone(address), Arc::downgrade(&outage)));
+        known.push((Arc::clone(address), Arc::clone(&outage)));
         outage
     }
 }
@@ -51,28 +53,29 @@ impl Outage {
 struct Story {
     /// The outage that has been told, while it lasts.
     told: Option<Told>,
-    /// How many have been told.
-    count: u64,
-    /// How long the latest of these took.
+    /// How long the latest that was told took.
     took: Duration,
     quiet_until: Moment,
     /// The longest outage, of the latest that was told and those after it.
     longest: Duration,
     /// When some manager last saw that the node takes part again.
     back_at: Moment,
+    /// Since when the node has been out, told or not, and when a manager that saw that was closed.
+    out_since: Option<Moment>,
+    left_at: Moment,
+    /// How many managers see that it is out.
+    seen_by: usize,
 }
 
 struct Told {
     since: Moment,
-    /// How many managers have told it and not seen its end.
-    by: usize,
 }
 
 /// What a manager is to do about an outage for which it has waited long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Tell it; it has this number, and another manager may have told it.
-    Tell { number: u64, is_repeat: bool },
+    /// Tell it; another manager may have told it.
+    Tell { is_repeat: bool },
     /// The node was back in between, which another manager has seen: it is out since then.
     BackAt(Moment),
 }
@@ -84,17 +87,40 @@ impl Story {
         PATIENCE.max(lasting.min(self.quiet_until.since(since)))
     }
 
+    /// A manager sees that the node is out; returns since when, as far as managers have seen. So an
+    /// outage is told also if no manager lives for as long as the patience.
+    fn begin(&mut self, now: Moment) -> Moment {
+        if self.seen_by == 0 && !self.is_remembered(now) {
+            (self.out_since, self.told) = (None, None);
+        }
+        self.seen_by += 1;
+        *self.out_since.get_or_insert(now)
+    }
+
+    /// Whether a manager that comes takes the node for out since others saw it, which are closed.
+    fn is_remembered(&self, now: Moment) -> bool {
+        self.out_since.is_some() && now.since(self.left_at) < REMEMBERED
+    }
+
+    /// A manager sees that the node takes part; returns for how long it was out, if that was told
+    /// by managers that are closed.
+    fn end_of_others(&mut self, now: Moment) -> Option<Duration> {
+        if self.seen_by > 0 || !self.is_remembered(now) {
+            return None;
+        }
+        self.out_since = None;
+        self.told.is_some().then(|| self.end(now).0)
+    }
+
     fn judge(&mut self, since: Moment) -> Verdict {
-        if let Some(told) = &mut self.told {
-            told.by += 1;
-            return Verdict::Tell { number: self.count, is_repeat: true };
+        if self.told.is_some() {
+            return Verdict::Tell { is_repeat: true };
         }
         if self.back_at > since {
             return Verdict::BackAt(self.back_at);
         }
-        self.count += 1;
-        self.told = Some(Told { since, by: 1 });
-        Verdict::Tell { number: self.count, is_repeat: false }
+        self.told = Some(Told { since });
+        Verdict::Tell { is_repeat: false }
     }
 
     /// A manager sees the end of an outage that nobody was told of.
@@ -103,12 +129,20 @@ impl Story {
             self.longest = self.longest.max(now.since(since));
         }
         self.back_at = now;
+        self.out_since = None;
+        self.seen_by -= 1;
     }
 
     /// A manager that has told of an outage sees its end; returns how long it took, and whether
     /// another has told of the end.
     fn end_told(&mut self, now: Moment) -> (Duration, bool) {
+        self.seen_by -= 1;
+        self.end(now)
+    }
+
+    fn end(&mut self, now: Moment) -> (Duration, bool) {
         self.back_at = now;
+        self.out_since = None;
         let Some(told) = self.told.take() else {
             return (self.took, true);
         };
@@ -119,15 +153,10 @@ impl Story {
         (self.took, false)
     }
 
-    /// A manager that has told of the outage with this number is closed.
-    fn leave(&mut self, number: u64) {
-        let Some(told) = self.told.as_mut().filter(|_| number == self.count) else {
-            return;
-        };
-        told.by -= 1;
-        if told.by == 0 {
-            self.told = None;
-        }
+    /// A manager that sees that the node is out is closed.
+    fn leave(&mut self, now: Moment) {
+        self.seen_by -= 1;
+        self.left_at = now;
     }
 }
 
@@ -138,29 +167,34 @@ pub(crate) async fn watch(
     outage: Arc<Outage>,
 ) {
     // An error means that the node was closed.
+    let known = states.wait_for(|state| is_out(state) || takes_part(state)).await;
+    let Ok(is_back) = known.map(|state| takes_part(&state)) else { return };
+    let ended = is_back.then(|| outage.story().end_of_others(clock::now())).flatten();
+    if let Some(took) = ended {
+        guarded_node.tell_up(took, false);
+    }
     while states.wait_for(is_out).await.is_ok() {
-        let mut since = clock::now();
+        let mut since = outage.story().begin(clock::now());
         let told = loop {
             let patience = outage.story().patience(since);
             let left = (since + patience).since(clock::now());
             match timeout(left, states.wait_for(takes_part)).await {
                 Ok(Ok(_)) => break None,
-                Ok(Err(_)) => return,
+                Ok(Err(_)) => return outage.story().leave(clock::now()),
                 Err(_elapsed) => {}
             }
             match outage.story().judge(since) {
-                Verdict::Tell { number, is_repeat } => break Some((number, is_repeat)),
+                Verdict::Tell { is_repeat } => break Some(is_repeat),
                 Verdict::BackAt(moment) => since = moment,
             }
         };
-        let Some((number, is_repeat)) = told else {
+        let Some(is_repeat) = told else {
             outage.story().end_untold(since, clock::now());
             continue;
         };
         guarded_node.tell_down(reason(&states.borrow()), is_repeat);
         if states.wait_for(takes_part).await.is_err() {
-            outage.story().leave(number);
-            return;
+            return outage.story().leave(clock::now());
         }
         let (took, is_repeat) = outage.story().end_told(clock::now());
         guarded_node.tell_up(took, is_repeat);
@@ -195,6 +229,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LASTING: Duration = Duration::from_secs(10);
 /// For how long after a reported outage.
 const QUIET: Duration = Duration::from_secs(60);
+
+/// For how long an outage that a closed manager saw is taken to go on.
+const REMEMBERED: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ fn at(seconds: f64) -> Moment {
 fn told(story: &mut Story, outages: impl IntoIterator<Item = (f64, f64)>) -> Vec<f64> {
     let mut told = Vec::new();
     for (from, to) in outages {
+        assert_eq!(story.begin(at(from)), at(from));
         let patience = story.patience(at(from)).as_secs_f64();
         if from + patience >= to {
             story.end_untold(at(from), at(to));
@@ -45,9 +46,11 @@ fn a_node_that_comes_and_goes_is_told_of_once_a_minute_at_most() {
 #[test]
 fn managers_tell_one_outage_alike() {
     let mut story = Story::default();
-    assert_eq!(story.judge(at(0.0)), Verdict::Tell { number: 1, is_repeat: false });
-    assert_eq!(story.judge(at(0.5)), Verdict::Tell { number: 1, is_repeat: true });
-    assert_eq!(story.judge(at(0.1)), Verdict::Tell { number: 1, is_repeat: true });
+    for seen in [0.0, 0.5, 0.1] {
+        assert_eq!(story.begin(at(seen)), at(0.0));
+    }
+    assert_eq!(story.judge(at(0.0)), Verdict::Tell { is_repeat: false });
+    assert_eq!(story.judge(at(0.0)), Verdict::Tell { is_repeat: true });
     let took = Duration::from_secs(3);
     assert_eq!(story.end_told(at(3.0)), (took, false));
     // They saw it later, perhaps after others of its comings and goings.
@@ -59,27 +62,45 @@ fn managers_tell_one_outage_alike() {
 fn a_manager_that_missed_a_return_learns_of_it() {
     let mut story = Story::default();
     assert_eq!(told(&mut story, [(0.0, 3.0)]), [2.0]);
+    assert_eq!(story.begin(at(4.0)), at(4.0));
+    assert_eq!(story.begin(at(4.1)), at(4.0));
     story.end_untold(at(4.0), at(9.0));
-    assert_eq!(story.judge(at(4.1)), Verdict::BackAt(at(9.0)));
+    assert_eq!(story.judge(at(4.0)), Verdict::BackAt(at(9.0)));
     // What it takes for one long outage does not count as that.
     let before = story.longest;
-    story.end_untold(at(4.1), at(16.0));
+    story.end_untold(at(4.0), at(16.0));
     assert_eq!(story.longest, before);
 }
 
 #[test]
-fn managers_that_are_closed_leave_no_outage_behind() {
+fn an_outage_that_short_lived_managers_see_is_told_once_and_so_is_its_end() {
     let mut story = Story::default();
-    for _ in 0..2 {
-        assert!(matches!(story.judge(at(0.0)), Verdict::Tell { .. }));
+    for turn in 0..5 {
+        let now = at(f64::from(turn) * 0.5);
+        assert_eq!(story.begin(now), at(0.0));
+        assert_eq!(story.patience(at(0.0)), PATIENCE);
+        story.leave(now);
     }
-    story.leave(1);
-    assert!(story.told.is_some());
-    story.leave(1);
-    assert!(story.told.is_none());
-    assert_eq!(story.judge(at(50.0)), Verdict::Tell { number: 2, is_repeat: false });
-    story.leave(1);
-    assert!(story.told.is_some(), "that was another outage");
+    assert_eq!(story.begin(at(3.0)), at(0.0));
+    assert_eq!(story.judge(at(0.0)), Verdict::Tell { is_repeat: false });
+    story.leave(at(3.5));
+    assert_eq!(story.begin(at(9.0)), at(0.0));
+    assert_eq!(story.judge(at(0.0)), Verdict::Tell { is_repeat: true });
+    assert_eq!(story.end_of_others(at(9.5)), None, "one of them is there to tell it");
+    story.leave(at(10.0));
+    assert_eq!(story.end_of_others(at(11.0)), Some(Duration::from_secs(11)));
+    assert_eq!(story.end_of_others(at(11.0)), None);
+}
+
+#[test]
+fn what_nobody_has_looked_at_for_long_is_another_outage() {
+    let mut story = Story::default();
+    assert_eq!(story.begin(at(0.0)), at(0.0));
+    assert_eq!(story.judge(at(0.0)), Verdict::Tell { is_repeat: false });
+    story.leave(at(3.0));
+    assert_eq!(story.end_of_others(at(13.0)), None);
+    assert_eq!(story.begin(at(13.0)), at(13.0));
+    assert_eq!(story.judge(at(13.0)), Verdict::Tell { is_repeat: false });
 }
 
 #[test]
