@@ -45,7 +45,7 @@ export function tellNoProcess({ name, address, isRepeat }: Told): void {
   if (name in OPPOSITE && !isRepeat) told.delete(`${name} ${address}`)
 }
 
-/** What was told last of one node under one name: its text but for times in it, and when. */
+/** What was seen last of one node under one name: its text but for times in it, and when. */
 const told = new Map<string, { readonly withoutTimes: string; readonly at: number }>()
 
 function isNews({ name, message, address, isRepeat }: Told): boolean {
@@ -57,18 +57,21 @@ function isNews({ name, message, address, isRepeat }: Told): boolean {
   if (isRepeat && before !== undefined) return false
   // A node that was down and is up is down anew, also if another manager sees it this time.
   if (opposite !== undefined) told.delete(`${opposite} ${address}`)
-  if (before !== undefined && at - before.at < SAME_EVENT) {
-    // What is a repetition may come before what it repeats.
-    if (opposite !== undefined || before.withoutTimes === withoutTimes) return false
-  }
   if (told.size >= MOST_TOLD) told.clear()
+  // Also of what is not told: managers that follow each other closely see one event.
   told.set(key, { withoutTimes, at })
-  return true
+  // What is a repetition may come before what it repeats.
+  const isSame = opposite !== undefined || before?.withoutTimes === withoutTimes
+  if (before === undefined || !isSame) return true
+  return at - before.at >= (SETTINGS.has(name) ? LASTING : SAME_EVENT)
 }
 
+/** What tells how a server is set up. */
+const SETTINGS = new Set(['may-evict', 'no-push'])
 /** What tells of the state of a node, which every manager that uses it sees. */
 const OF_NODES = new Set([
-  ...['node-down', 'node-up', 'no-push', 'quarantined', 'long-wait', 'unknown-database'],
+  ...['node-down', 'node-up', 'quarantined', 'long-wait', 'unknown-database'],
+  ...SETTINGS,
 ])
 const OPPOSITE: Record<string, string> = { 'node-down': 'node-up', 'node-up': 'node-down' }
 
@@ -77,4 +80,6 @@ const TIMES = /\d+(?:\.\d+ s| ms)\b/g
 
 /** How far apart managers see the same event at most, in milliseconds. */
 const SAME_EVENT = 5000
+/** For how long how a server is set up is no news after a manager has seen it, in milliseconds. */
+const LASTING = 3_600_000
 const MOST_TOLD = 1000

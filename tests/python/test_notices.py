@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,10 +46,11 @@ def settle(managers: Sequence[Redlock]) -> None:
 async def test_a_server_that_may_throw_locks_out_is_logged_once(
     api: Api, evicting: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    locks = api.Redlock(evicting.urls)
-    for _ in range(2):
-        async with api.block(locks.lock("r")):
-            pass
+    _notices._told.clear()
+    for locks in [api.Redlock(evicting.urls) for _ in range(2)]:
+        for _ in range(2):
+            async with api.block(locks.lock("r")):
+                pass
     await api.until(lambda: told(caplog, "may-evict", evicting))
     (record,) = told(caplog, "may-evict", evicting)
     assert (record.name, record.levelname) == ("quorlock", "WARNING")
@@ -155,6 +157,19 @@ def test_what_is_left_of_a_quarantine_is_no_news() -> None:
     said = f"{node}: it is new; its votes do not count until those locks are over, for about"
     news = [_notices._is_news("quarantined", f"{said} {left}", node) for left in ("1.2 s", "39 ms")]
     assert news == [True, False]
+
+
+def test_managers_that_follow_each_other_tell_once_what_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def news(name: str, times: list[float]) -> list[bool]:
+        clock = SimpleNamespace(monotonic=iter(times).__next__)
+        monkeypatch.setattr("quorlock._notices.time", clock)
+        return [_notices._is_news(name, "as before", "redis://one") for _ in times]
+
+    held_back = news("quarantined", [0.0, 4.0, 8.0, 12.0, 20.0])
+    assert held_back == [True, False, False, False, True]
+    assert news("may-evict", [0.0, 600.0, 4000.0, 8000.0]) == [True, False, False, True]
 
 
 def test_an_outage_that_lasts_is_told_soon_also_after_another(
@@ -266,6 +281,7 @@ def test_what_logging_raises_harms_no_lock(
     try:
         errors: list[BaseException] = [ValueError("a slip"), KeyboardInterrupt(), SystemExit()]
         for error in errors:  # noqa: B007 - the filter raises it
+            _notices._told.clear()
             with Redlock(evicting.urls).lock("r") as lease:
                 assert lease.is_valid
             eventually(is_reported)
@@ -326,6 +342,7 @@ def test_a_program_may_end_while_a_thread_of_it_logs(evicting: Cluster) -> None:
             # What is under way at the end is withdrawn, and its thread is told if it still runs.
             with contextlib.suppress(quorlock.LockCancelled):
                 while True:
+                    quorlock._notices._told.clear()  # so that each manager has news
                     with quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(",")) as locks:
                         locks.lock("r", ttl=1).acquire(blocking=False)
         for _ in range(3):

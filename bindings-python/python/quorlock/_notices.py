@@ -51,7 +51,7 @@ def tell() -> None:
 
 
 def _is_news(name: str, text: str, node: str | None) -> bool:
-    """Whether no other manager of the process has told the same of a node's state a moment ago."""
+    """Whether no other manager of the process has seen the same of a node's state a moment ago."""
     if name not in _OF_NODES:
         return True
     # A node that was down and is up is down anew.
@@ -59,12 +59,13 @@ def _is_news(name: str, text: str, node: str | None) -> bool:
     _told.pop((node, opposite), None)
     now, without_times = time.monotonic(), _TIMES.sub("", text)
     before = _told.get((node, name))
-    if before is not None and before[0] == without_times and now - before[1] < _SAME_EVENT:
-        return False
     if len(_told) >= _MOST_TOLD:
         _told.clear()
+    # Also of what is not told: managers that follow each other closely see one event.
     _told[node, name] = (without_times, now)
-    return True
+    if before is None or before[0] != without_times:
+        return True
+    return now - before[1] >= (_LASTING if name in _SETTINGS else _SAME_EVENT)
 
 
 def warn(name: str, text: str, node: str | None = None) -> None:
@@ -86,14 +87,18 @@ def _renew() -> None:
 #: Whether a thread listens in this process. A list, so that others can read its current value.
 has_listener = [False]
 _starting = threading.Lock()
+# : What tells how a server is set up.
+_SETTINGS = frozenset({"may-evict", "no-push"})
 # : What tells of the state of a node, which every manager that uses it sees.
-_OF_NODES = frozenset({"node-down", "node-up", "no-push", "quarantined", "long-wait"})
+_OF_NODES = frozenset({"node-down", "node-up", "quarantined", "long-wait"} | _SETTINGS)
 #: Times, as the core writes them.
 _TIMES = re.compile(r"\d+(?:\.\d+ s| ms)\b")
-# : The text, but for times in it, that was told last by node and notice, and when.
+# : The text, but for times in it, that was seen last by node and notice, and when.
 _told: dict[tuple[str | None, str | None], tuple[str, float]] = {}
 # : How far apart managers see the same event at most, in seconds.
 _SAME_EVENT = 5.0
+# : For how long how a server is set up is no news after somebody has seen it, in seconds.
+_LASTING = 3600.0
 _MOST_TOLD = 1000
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
