@@ -347,7 +347,8 @@ class Redlock(RedlockBase):
     ) -> Lease:
         """Take over a lease by the `token` that its holder handed over.
 
-        Its validity is 0.0 until `extend()` or `check()` has proved it.
+        Its validity is 0.0 until `extend()` or `check()` has proved it. That holder must have
+        stopped working: an extension may shorten the time for which the nodes keep its keys.
         """
         plan, behaviour = self._plan(names_of(resource, None), dict(options))
         lease = Lease(plan.adopt(token))
@@ -357,10 +358,9 @@ class Redlock(RedlockBase):
     def verify(self, sequencer: str) -> bool:
         """Whether the lease behind a `Sequencer` (or its text) is still the one that is held.
 
-        The holder must have called `record_sequencer()`; `False` if it has not. The answer is
-        about the moment of the question: work that must never overlap checks the fencing token
-        where it writes (`quorlock.fencing`). Raises `ConfigError` for a text that is none, and
-        `QuorumUnreachable` if too few nodes answer to tell. Nodes of `memory://` cannot tell.
+        `False` too if its holder has not called `record_sequencer()`. It may be out of date: work
+        that must never overlap checks the fencing token where it writes. Raises `ConfigError` for a
+        text that is none, `QuorumUnreachable` if too few nodes answer (`memory://` cannot tell).
         """
         if self._behaviour.clients is not None:
             self._behaviour.clients.check()

@@ -39,7 +39,8 @@ impl Redlock {
 
     /// Takes over a lease by the token that its holder handed over (see [`Lease::token`]).
     ///
-    /// Its validity is zero until [`Lease::extend`] or [`Lease::check`] has proved it.
+    /// Its validity is zero until [`Lease::extend`] or [`Lease::check`] has proved it. The one who handed it
+    /// over must have stopped working: an extension may shorten the time for which the nodes keep the keys.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] if a name or the token is not valid.
