@@ -99,3 +99,23 @@ def test_the_types_of_all_that_users_call_can_be_read(python: str) -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+def test_type_checkers_refuse_a_block_of_the_other_kind(tmp_path: Path) -> None:
+    program = tmp_path / "blocks.py"
+    blocks = {
+        "with quorlock.Redlock([]).lock('r'): pass": True,
+        "async with quorlock.Redlock([]).lock('r'): pass": False,
+        "with aio.Redlock([]).lock('r'): pass": False,
+        "async with aio.Redlock([]).lock('r'): pass": True,
+        "with aio.Redlock([]): pass": False,
+        "with quorlock.redlock('r'): pass": True,
+        "async with quorlock.redlock('r'): pass": True,
+    }
+    lines = ["import quorlock", "from quorlock import aio", "async def main() -> None:"]
+    program.write_text("\n".join([*lines, *(f"    {block}" for block in blocks)]))
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    refused = {int(line) for line in re.findall(r"blocks\.py:(\d+): error", told.stdout)}
+    first = len(lines) + 1
+    assert refused == {first + at for at, fits in enumerate(blocks.values()) if not fits}

@@ -36,6 +36,7 @@ from ._owner import Holder, holder_of
 from ._settling import UntilTold
 from ._signatures import returns_coroutine, shows
 from ._tracing import begin, tracers
+from ._wrong_blocks import ForAsyncio
 
 if TYPE_CHECKING:
     from ._native import Operation
@@ -115,7 +116,7 @@ async def _released(lease: Lease, operation: Operation, is_driven: bool) -> str:
 _released.__qualname__ = "release"
 
 
-class Lock(LockBase[Lease]):
+class Lock(ForAsyncio, LockBase[Lease]):
     """A lock to be acquired: by `async with`, by `await acquire()` or as a decorator.
 
     One object may be shared by tasks: every acquisition has a lease of its own. It is not
@@ -225,12 +226,6 @@ class Lock(LockBase[Lease]):
                 raise loss from error
             tell_loss(loss, self._planned()[1], error)
 
-    def __enter__(self) -> Any:
-        raise TypeError(_FOR_ASYNCIO)
-
-    def __exit__(self, *_: object) -> None:
-        """Never reached."""
-
     def __call__(self, function: F) -> F:
         """Decorate a coroutine function: every call acquires the lock for itself."""
         refuse_generators(function)
@@ -286,7 +281,7 @@ class _AsyncView(Lock):
         return planned
 
 
-class Redlock(RedlockBase):
+class Redlock(ForAsyncio, RedlockBase):
     """Locks over independent Redis or Valkey masters, for asyncio.
 
     Takes what `quorlock.Redlock` takes. May be shared by event loops and threads.
@@ -366,12 +361,3 @@ class Redlock(RedlockBase):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    def __enter__(self) -> Any:
-        raise TypeError(_FOR_ASYNCIO)
-
-    def __exit__(self, *_: object) -> None:
-        """Never reached."""
-
-
-_FOR_ASYNCIO = "this is for asyncio: use 'async with', or quorlock.Redlock for 'with'"

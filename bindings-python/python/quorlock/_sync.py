@@ -37,6 +37,7 @@ from ._router import Watch
 from ._settling import wait_until_told
 from ._signatures import shows
 from ._tracing import begin, tracers
+from ._wrong_blocks import ForBlocking
 
 if TYPE_CHECKING:
     from . import _async
@@ -119,7 +120,7 @@ class Lease(LeaseBase):
         return operation.released(self._raise_on_lost)
 
 
-class Lock(LockBase[Lease]):
+class Lock(ForBlocking, LockBase[Lease]):
     """A lock to be acquired: by `with`, by `acquire()` or as a decorator.
 
     One object may be shared by threads: every acquisition has a lease of its own. It is not
@@ -225,17 +226,6 @@ class Lock(LockBase[Lease]):
         if loss is not None:
             tell_loss(loss, self._planned()[1], error)
 
-    def __aenter__(self) -> Any:
-        raise TypeError(_FOR_BLOCKING)
-
-    def __aexit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> Any:
-        """Never reached."""
-
     def __call__(self, function: F) -> F:
         """Decorate a function: every call acquires the lock for itself and runs inside it.
 
@@ -286,7 +276,7 @@ class Lock(LockBase[Lease]):
             raise
 
 
-class Redlock(RedlockBase):
+class Redlock(ForBlocking, RedlockBase):
     """Locks over independent Redis or Valkey masters. May be shared by threads.
 
     `nodes` are URLs (`redis://user:password@host:6379/0`, `rediss://`, `unix:///path`, `memory://`
@@ -383,18 +373,9 @@ class Redlock(RedlockBase):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __aenter__(self) -> Any:
-        raise TypeError(_FOR_BLOCKING)
-
-    def __aexit__(self, *_: object) -> Any:
-        """Never reached."""
-
 
 def adapt(lease: Lease, behaviour: Behaviour) -> None:
     """Prepare a lease for what its lock does about a loss."""
     lease._raise_on_lost = behaviour.raise_on_lost
     if behaviour.on_lost is not None:
         lease._watch = callbacks().watch(lease, Watch(telling(behaviour.on_lost)))
-
-
-_FOR_BLOCKING = "this is for blocking code: use 'with', or quorlock.aio.Redlock for 'async with'"
