@@ -1,15 +1,20 @@
-"""Tests that a busy interpreter or event loop loses no lock: the core's thread renews it."""
+"""Tests that a busy interpreter or event loop loses no lock, since the core's thread renews it, and
+that a process that was stopped takes its own standstill for no fault of a node."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
 import itertools
+import signal
 import sys
 import threading
 import time
 
+import pytest
+
 from quorlock import Redlock, aio
+from tests.python.programs import NodeProgram, Program
 from tests.support.cluster import Cluster
 
 TTL = 2.0
@@ -81,3 +86,55 @@ def longest_gap(locks: Redlock) -> float:
         stop.append(True)
         thread.join()
     return max(later - earlier for earlier, later in itertools.pairwise(ticks))
+
+
+TRIES_ONCE = """
+    import os, signal, quorlock
+    is_ended = []
+    signal.signal(signal.SIGTERM, lambda *_: is_ended.append(True))
+    with quorlock.Redlock(os.environ["QUORLOCK_NODES"].split(",")) as locks:
+        lock = locks.lock("r", blocking=False)
+        assert lock.acquire()
+        print("begun")
+        while not is_ended:
+            lock.release()
+            assert lock.acquire()
+        lock.release()
+"""
+TRIES_ONCE_IN_NODE = """
+    import { Redlock } from 'quorlock'
+    const nodes = process.env.QUORLOCK_NODES.split(',')
+    const redlock = new Redlock(nodes, { retryCount: 0 })
+    let isEnded = false
+    process.on('SIGTERM', () => (isEnded = true))
+    let lock = await redlock.acquire('r', 10_000)
+    console.log('begun')
+    while (!isEnded) {
+      await lock.release()
+      lock = await redlock.acquire('r', 10_000)
+    }
+    await lock.release()
+    await redlock.close()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing stops a process there")
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(Program, TRIES_ONCE), (NodeProgram, TRIES_ONCE_IN_NODE)],
+    ids=["python", "node"],
+)
+def test_a_process_that_is_stopped_during_its_only_try_gets_the_lock(
+    cluster3: Cluster, kind: type[Program], code: str
+) -> None:
+    """What was not sent in time is sent again; nobody else wants the lock."""
+    with kind(code, nodes=cluster3.urls) as program:
+        assert program.line() == "begun"
+        for _ in range(8):
+            program.signal(signal.SIGSTOP)
+            time.sleep(0.5)  # longer than nodes are waited for
+            program.signal(signal.SIGCONT)
+            time.sleep(0.1)  # it is within another of its tries
+        program.signal(signal.SIGTERM)
+        status, out, errors = program.end()
+    assert (status, out, errors) == (0, "", "")
