@@ -246,6 +246,9 @@ def _variables() -> dict[str, str]:
         # Most tests wait for a server or a clock.
         "RUST_TEST_THREADS": str(max(4, os.cpu_count() or 1)),
     }
+    if sys.platform == "linux":
+        # As maturin describes the interpreter, which would build pyo3 anew for its own words.
+        variables["PYO3_CONFIG_FILE"] = str(ROOT / "bindings-python" / "abi3.cfg")
     variables.pop("FORCE_COLOR", None)
     variables.pop("PYTHONPATH", None)
     return variables

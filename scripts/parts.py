@@ -64,6 +64,7 @@ FREE_THREADED = [
     *([] if CI else ["--target-dir", "target/free-threaded"]),
     *("--config", 'env.PYO3_CONFIG_FILE.value="bindings-python/free-threaded.cfg"'),
     *("--config", "env.PYO3_CONFIG_FILE.relative=true"),
+    *("--config", "env.PYO3_CONFIG_FILE.force=true"),
 ]
 
 # What the workspace leaves out, since no binding uses it.
