@@ -31,7 +31,7 @@ export declare function bridge(wake: () => void, drives: boolean): ExternalObjec
 
 /**
  * The timeout of a caller of [`acquire`], in milliseconds; without an end, how long it goes on where too few nodes can be
- * reached. `None` if tries end it instead, also if it tries once, and for settings that it refuses.
+ * reached, at least a second. `None` if tries end it instead, also if it tries once, and for settings that it refuses.
  */
 export declare function callPatience(manager: ExternalObject<Manager>, duration: number, settings?: Settings | undefined | null): number | null
 

@@ -109,7 +109,7 @@ fn build(
 }
 
 /// The timeout of a caller of [`acquire`], in milliseconds; without an end, how long it goes on where too few nodes can be
-/// reached. `None` if tries end it instead, also if it tries once, and for settings that it refuses.
+/// reached, at least a second. `None` if tries end it instead, also if it tries once, and for settings that it refuses.
 #[napi]
 #[allow(clippy::needless_pass_by_value)]
 pub fn call_patience(
@@ -121,7 +121,9 @@ pub fn call_patience(
     let builder = settings.iter().try_fold(builder, |builder, it| options::apply(it, builder));
     let policy = builder.ok()?.ttl(options::ttl(duration).ok()?).build().ok()?;
     let is_endless = policy.retry_limit().is_none();
-    let timeout = policy.timeout().or(is_endless.then_some(policy.unreachable_timeout()));
+    // A client that is asked needs time to answer, as a server does for a try.
+    let unreachable = policy.unreachable_timeout().max(TO_TELL);
+    let timeout = policy.timeout().or(is_endless.then_some(unreachable));
     timeout.filter(|timeout| !timeout.is_zero()).map(millis)
 }
 
@@ -260,6 +262,8 @@ pub fn is_closed(manager: &External<Manager>) -> bool {
     manager.locks.is_closed()
 }
 
+/// How long a client object may take to tell its database where a call has no end.
+const TO_TELL: Duration = Duration::from_secs(1);
 /// What a manager in use takes, in bytes, as measured. JavaScript's garbage collector is told, which
 /// would otherwise take thousands of forgotten ones, each of which goes on looking at its nodes, for
 /// small objects that need no haste.

@@ -175,6 +175,21 @@ describe('a call while clients have not told their databases', () => {
     await redlock.close()
   })
 
+  it('gives those that are slower than a short unreachableTimeout time to answer', async () => {
+    const client = { isOpen: true, isReady: true, socketEpoch: 1 }
+    const sendCommand = () => sleep(200, 'id=1 db=0')
+    const slow = cluster.servers.map(({ port }) => ({
+      ...client,
+      options: { socket: { port } },
+      sendCommand,
+    }))
+    for (const options of [{ timeout: Infinity }, { retryCount: -1 }]) {
+      const redlock = new Redlock(slow, { unreachableTimeout: 20 })
+      await (await redlock.acquire('a', 1000, options)).release()
+      await redlock.close()
+    }
+  })
+
   it('leaves nothing behind when it is aborted', () =>
     exitsWithin(
       3000,
