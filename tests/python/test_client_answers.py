@@ -17,6 +17,7 @@ import redis.asyncio
 from quorlock import ConfigError, LockError, QuorumUnreachable, Redlock, aio
 from quorlock._asking import Connections, connections_of
 from quorlock._pools import idle_of, take
+from quorlock._selections import Selections
 from tests.python.client_objects import (
     ALL,
     ASYNCIO,
@@ -330,4 +331,29 @@ def test_a_question_that_ends_without_an_answer_while_somebody_looks(
 
     monkeypatch.setattr(Connections, "is_asking", end)
     assert connections.are_untold()
+    client.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_connection_that_is_opened_while_two_threads_lock_has_to_tell(
+    cluster3: Cluster, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = kind.from_url(cluster3.urls[0])
+    pool, connections = client.connection_pool, connections_of(client)
+    locks = Redlock([client])
+    late = pool.connection_class.__base__(**pool.connection_kwargs)
+    pool._in_use_connections.add(late)  # it was being made when the client was given
+    usual = Selections.watch
+
+    def watch(selections: Selections, connection: Any) -> None:
+        connections.any_is_open()  # by one thread, while another opens the connection
+        connection.connect()
+        connection.send_command("SELECT", 3)
+        connection.read_response()
+        pool.release(connection)
+        usual(selections, connection)
+
+    monkeypatch.setattr(Selections, "watch", watch)
+    with pytest.raises(ConfigError, match="has selected database 3"):
+        locks.lock("r", ttl=5).acquire()
     client.close()

@@ -113,8 +113,11 @@ class Connections:
             # First: a signal handler that comes now has to ask it, too.
             self._untold[id(connection)] = connection
             self.selections.watch(connection)
-            # Only then: until now another thread could open it, and select what nobody noticed.
-            if not is_open(connection):
+            # Only then: until now another thread could open it, and select what nobody noticed, and
+            # before that a caller could forget it as one that is closed.
+            if is_open(connection):
+                self._untold[id(connection)] = connection
+            else:
                 self._untold.pop(id(connection), None)
 
     def ask(self) -> list[Question]:
