@@ -45,8 +45,11 @@ export function tellNoProcess({ name, address, isRepeat }: Told): void {
   if (name in OPPOSITE && !isRepeat) told.delete(`${name} ${address}`)
 }
 
-/** What was seen last of one node under one name: its text but for times in it, and when. */
-const told = new Map<string, { readonly withoutTimes: string; readonly at: number }>()
+/**
+ * What was seen last of one node under one name: its text but for times in it, when, and until when the node is held back
+ * by what was told.
+ */
+const told = new Map<string, { withoutTimes: string; at: number; ends: number }>()
 
 function isNews({ name, message, address, isRepeat }: Told): boolean {
   if (!OF_NODES.has(name)) return true
@@ -58,12 +61,22 @@ function isNews({ name, message, address, isRepeat }: Told): boolean {
   // A node that was down and is up is down anew, also if another manager sees it this time.
   if (opposite !== undefined) told.delete(`${opposite} ${address}`)
   if (told.size >= MOST_TOLD) told.clear()
-  // Also of what is not told: managers that follow each other closely see one event.
-  told.set(key, { withoutTimes, at })
   // What is a repetition may come before what it repeats.
   const isSame = opposite !== undefined || before?.withoutTimes === withoutTimes
-  if (before === undefined || !isSame) return true
-  return at - before.at >= (SETTINGS.has(name) ? LASTING : SAME_EVENT)
+  const ends = HELD_BACK.has(name) ? endOf(message, at) : 0
+  const isOver =
+    before === undefined || at - before.at >= (SETTINGS.has(name) ? LASTING : SAME_EVENT)
+  // A server that is held back may have been restarted meanwhile.
+  const isNew = isOver || !isSame || ends - before.ends >= SAME_EVENT
+  // Also of what is not told: managers that follow each other closely see one event.
+  told.set(key, { withoutTimes, at, ends: isNew ? ends : before.ends })
+  return isNew
+}
+
+/** When the last time is over that a message names; 0 if it names none. */
+function endOf(message: string, now: number): number {
+  const [number, unit] = message.match(TIMES)?.at(-1)?.split(' ') ?? []
+  return number === undefined ? 0 : now + Number(number) * (unit === 'ms' ? 1 : 1000)
 }
 
 /** What tells how a server is set up. */
@@ -73,6 +86,8 @@ const OF_NODES = new Set([
   ...['node-down', 'node-up', 'quarantined', 'long-wait', 'unknown-database'],
   ...SETTINGS,
 ])
+/** What tells for how long a node is held back. */
+const HELD_BACK = new Set(['quarantined', 'long-wait'])
 const OPPOSITE: Record<string, string> = { 'node-down': 'node-up', 'node-up': 'node-down' }
 
 /** Times, as the core writes them. */

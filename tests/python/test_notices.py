@@ -159,6 +159,18 @@ def test_what_is_left_of_a_quarantine_is_no_news() -> None:
     assert news == [True, False]
 
 
+def test_a_node_that_is_restarted_while_it_is_held_back_is_told_of_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Seen once a second: its server is restarted at 0, 4 and 6 seconds.
+    left = [10.1, 9.1, 8.1, 7.1, 10.1, 9.1, 10.1, 9.1, 8.1]
+    clock = SimpleNamespace(monotonic=iter(range(len(left))).__next__)
+    monkeypatch.setattr("quorlock._notices.time", clock)
+    said = "held back for about"
+    news = [_notices._is_news("quarantined", f"{said} {it} s", "redis://two") for it in left]
+    assert [place for place, is_news in enumerate(news) if is_news] == [0, 6]
+
+
 def test_managers_that_follow_each_other_tell_once_what_lasts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

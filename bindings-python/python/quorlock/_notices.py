@@ -61,11 +61,25 @@ def _is_news(name: str, text: str, node: str | None) -> bool:
     before = _told.get((node, name))
     if len(_told) >= _MOST_TOLD:
         _told.clear()
+    ends = _end(text, now) if name in _HELD_BACK else 0.0
+    is_news = before is None or before[0] != without_times
+    if before is not None and not is_news:
+        is_over = now - before[1] >= (_LASTING if name in _SETTINGS else _SAME_EVENT)
+        # Or a server that is held back was restarted.
+        is_news = is_over or ends - before[2] >= _SAME_EVENT
+        ends = ends if is_news else before[2]
     # Also of what is not told: managers that follow each other closely see one event.
-    _told[node, name] = (without_times, now)
-    if before is None or before[0] != without_times:
-        return True
-    return now - before[1] >= (_LASTING if name in _SETTINGS else _SAME_EVENT)
+    _told[node, name] = (without_times, now, ends)
+    return is_news
+
+
+def _end(text: str, now: float) -> float:
+    """When the last time is over that a text names; 0 if it names none."""
+    times: list[str] = _TIMES.findall(text)
+    if not times:
+        return 0.0
+    number, unit = times[-1].split()
+    return now + float(number) / (1000 if unit == "ms" else 1)
 
 
 def warn(name: str, text: str, node: str | None = None) -> None:
@@ -91,10 +105,13 @@ _starting = threading.Lock()
 _SETTINGS = frozenset({"may-evict", "no-push"})
 # : What tells of the state of a node, which every manager that uses it sees.
 _OF_NODES = frozenset({"node-down", "node-up", "quarantined", "long-wait"} | _SETTINGS)
+# : What tells for how long a node is held back.
+_HELD_BACK = frozenset({"quarantined", "long-wait"})
 #: Times, as the core writes them.
 _TIMES = re.compile(r"\d+(?:\.\d+ s| ms)\b")
-# : The text, but for times in it, that was seen last by node and notice, and when.
-_told: dict[tuple[str | None, str | None], tuple[str, float]] = {}
+# : The text, but for times in it, that was seen last by node and notice, when, and until when the
+# : node is held back by what was told.
+_told: dict[tuple[str | None, str | None], tuple[str, float, float]] = {}
 # : How far apart managers see the same event at most, in seconds.
 _SAME_EVENT = 5.0
 # : For how long how a server is set up is no news after somebody has seen it, in seconds.
