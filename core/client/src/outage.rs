@@ -174,6 +174,10 @@ pub(crate) async fn watch(
         guarded_node.tell_up(took, false);
     }
     while states.wait_for(is_out).await.is_ok() {
+        // A node that is closed is shown as down: it is out for this manager alone.
+        if states.has_changed().is_err() {
+            return;
+        }
         let mut since = outage.story().begin(clock::now());
         let told = loop {
             let patience = outage.story().patience(since);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use quorlock::{Builder, NodeState, NoticeReport, Policy, QuarantineReason, Redlock};
 use support::server::Server;
 use support::{run, until};
+use tokio::time::sleep;
 
 const TTL: Duration = Duration::from_secs(5);
 
@@ -163,6 +164,27 @@ fn every_manager_tells_an_outage_and_one_of_them_first() {
             assert_eq!((first.len(), repeats.len()), (1, 1), "{name}");
             assert_eq!(first[0].to_string(), repeats[0].to_string());
         }
+    });
+}
+
+#[test]
+fn a_manager_that_is_closed_has_seen_no_outage() {
+    run(async {
+        let mut servers = [Server::start(), Server::start(), Server::start()];
+        let told = Told::default();
+        let (locks, short_lived) = (manager(&servers, &told), manager(&servers, &told));
+        for locks in [&locks, &short_lived] {
+            lock_and_release(locks).await;
+            all_healthy(locks).await;
+        }
+        drop(short_lived);
+        sleep(Duration::from_millis(2500)).await;
+        // Back within two seconds: nothing to tell.
+        servers[1].kill();
+        until("it is seen", || matches!(locks.nodes()[1].1, NodeState::Down(_))).await;
+        servers[1].restart();
+        until("it has come back", || !told.by_name("quarantined").is_empty()).await;
+        assert!(told.by_name("node-down").is_empty(), "{:?}", told.0);
     });
 }
 
