@@ -23,9 +23,7 @@ impl Outages {
     pub(crate) fn of(&self, address: &Arc<Address>) -> Arc<Outage> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock::now();
-        known.retain(|(_, outage)| {
-            Arc::strong_count(outage) > 1 || outage.story().is_remembered(now)
-        });
+        known.retain(|(_, outage)| Arc::strong_count(outage) > 1 || outage.story().matters(now));
         if let Some((_, outage)) = known.iter().find(|(other, _)| other == address) {
             return Arc::clone(outage);
         }
@@ -100,6 +98,11 @@ impl Story {
     /// Whether a manager that comes takes the node for out since others saw it, which are closed.
     fn is_remembered(&self, now: Moment) -> bool {
         self.out_since.is_some() && now.since(self.left_at) < REMEMBERED
+    }
+
+    /// Whether a manager that comes is to know of it, also if all that saw it are closed.
+    fn matters(&self, now: Moment) -> bool {
+        self.is_remembered(now) || now < self.quiet_until
     }
 
     /// A manager sees that the node takes part; returns for how long it was out, if that was told

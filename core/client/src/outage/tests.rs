@@ -93,6 +93,23 @@ fn an_outage_that_short_lived_managers_see_is_told_once_and_so_is_its_end() {
 }
 
 #[test]
+fn an_outage_that_was_told_counts_for_managers_that_come_after_its_end() {
+    let [address, other] = ["one", "two"].map(|text| Arc::new(text.parse::<Address>().unwrap()));
+    let outages = Outages::default();
+    let (seen, told) = (clock::now(), clock::now() + PATIENCE);
+    let outage = outages.of(&address);
+    assert_eq!(outage.story().begin(seen), seen);
+    assert_eq!(outage.story().judge(seen), Verdict::Tell { is_repeat: false });
+    outage.story().end_told(told);
+    drop(outage);
+    assert_eq!(outages.of(&address).story().patience(told), LASTING);
+    // Others are forgotten with their managers.
+    drop(outages.of(&other));
+    drop(outages.of(&address));
+    assert_eq!(outages.0.lock().unwrap().len(), 1);
+}
+
+#[test]
 fn what_nobody_has_looked_at_for_long_is_another_outage() {
     let mut story = Story::default();
     assert_eq!(story.begin(at(0.0)), at(0.0));
