@@ -332,6 +332,21 @@ def test_an_extension_leaves_a_longer_time_as_it_is(cluster3: Cluster, start: St
     assert all(server.command("PTTL", "job") > 30_000 for server in cluster3)
 
 
+def test_an_extension_leaves_a_longer_time_where_a_node_has_missed_it(
+    cluster3: Cluster, start: Start
+) -> None:
+    holder = Holder(cluster3, start, "--ttl", "60s")
+    holder.command.signal(signal.SIGSTOP)
+    for turn in range(9):  # whichever two of them answer first
+        missed = cluster3[turn % 3]
+        missed.command("PEXPIRE", "job", 5_000)
+        ended = call("extend", "job", "--token", holder.token, nodes=cluster3.urls)
+        assert (ended.code, ended.err) == (0, "")
+        others = [server for server in cluster3 if server is not missed]
+        assert all(server.command("PTTL", "job") > 30_000 for server in others)
+        missed.command("PEXPIRE", "job", 60_000)
+
+
 @pytest.mark.parametrize("command", ["extend", "release"])
 @pytest.mark.parametrize(
     ("values", "code"), [(("other", "other"), 3), (("other", "third"), 3), (("other",), 1)]
