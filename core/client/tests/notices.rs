@@ -82,6 +82,30 @@ fn a_server_that_may_throw_locks_out_is_told_of_once() {
 }
 
 #[test]
+fn a_listener_that_panics_stops_nothing() {
+    run(async {
+        let mut servers = [Server::start(), Server::start(), Server::start()];
+        let told = Told::default();
+        let panics = told.clone();
+        let policy = Policy::builder().ttl(TTL).build().unwrap();
+        let builder = Redlock::builder().nodes(servers.iter().map(Server::url)).policy(policy);
+        let listener = move |it: &NoticeReport| {
+            panics.0.lock().unwrap().push(it.clone());
+            std::panic::resume_unwind(Box::new("a slip"));
+        };
+        let locks = builder.on_notice(listener).build().expect("valid addresses");
+        lock_and_release(&locks).await;
+        all_healthy(&locks).await;
+        servers[1].restart();
+        until("it is told", || !told.by_name("quarantined").is_empty()).await;
+        servers[1].kill();
+        until("it is told", || !told.by_name("node-down").is_empty()).await;
+        servers[1].restart();
+        until("it is told", || !told.by_name("node-up").is_empty()).await;
+    });
+}
+
+#[test]
 fn a_node_that_is_quarantined_is_told_of() {
     run(async {
         let mut servers = [Server::start(), Server::start(), Server::start()];

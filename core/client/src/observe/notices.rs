@@ -2,6 +2,7 @@
 //! come from the protocol.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use quorlock_protocol::{Dependence, Fault, FaultKind, NodeId, Notice, QuarantineReason};
@@ -161,7 +162,9 @@ impl Observer {
         };
         let message = notice.explain(&self.plain());
         let address = notice.node().and_then(|node| self.addresses.get(node.index()).cloned());
-        listener(&NoticeReport { notice, address, message, is_repeat });
+        let report = NoticeReport { notice, address, message, is_repeat };
+        // It runs on a task of a node: a listener that panics (which is printed on standard error) stops nothing.
+        let _ = catch_unwind(AssertUnwindSafe(|| listener(&report)));
     }
 
     pub(crate) fn explain(&self, dependence: &Dependence) -> String {
