@@ -60,8 +60,8 @@ class Stats:
 
     acquisitions: dict[str, int]
     """Acquisitions by how they ended: `acquired`, `not_acquired`, `timed_out`, `unreachable`,
-    `cancelled`, `error`, and `degraded` for those that went on without a quorum (and are not
-    counted as `unreachable`)."""
+    `cancelled` (without those that were cancelled before the core had begun them), `error`, and
+    `degraded` for those that went on without a quorum (and are not counted as `unreachable`)."""
     acquire_seconds: Histogram
     """How long the acquisitions took that were won, in seconds."""
     rounds: int

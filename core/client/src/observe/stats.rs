@@ -14,8 +14,9 @@ use crate::node_state::NodeState;
 #[non_exhaustive]
 pub struct Stats {
     /// Acquisitions by how they ended: `acquired`, `not_acquired`, `timed_out`, `unreachable`,
-    /// `cancelled`, `error`, and `degraded` for those that go on without a quorum (see
-    /// `on_unreachable`), and are not counted as `unreachable`.
+    /// `cancelled` (without those that were cancelled before the engine had begun them), `error`, and
+    /// `degraded` for those that go on without a quorum (see `on_unreachable`), and are not counted as
+    /// `unreachable`.
     pub acquisitions: Vec<(&'static str, u64)>,
     /// How long the acquisitions took that were won.
     pub acquire_seconds: HistogramStats,
