@@ -1,5 +1,5 @@
-//! Lists the leases of one JavaScript environment, so that their renewal ends with it, and what its code has not got is
-//! taken back. Knows nothing else of a lease.
+//! Lists the leases of one JavaScript environment. When that ends, their renewal ends, and leases that its code never
+//! received are taken back. Knows nothing else of a lease.
 
 use std::sync::{Arc, Weak};
 

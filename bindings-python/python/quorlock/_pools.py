@@ -1,7 +1,7 @@
-"""Reads and handles the pools of redis-py and valkey-py, whose piles no public member shows.
+"""Reads the connection pools of redis-py and valkey-py, and takes connections out of them.
 
-Owns what differs between their pools, connections and versions. It must not know why a connection
-is wanted.
+Owns what differs between their pools, connections and versions, and which private members it reads,
+since no public one shows the connections. It must not know why a connection is wanted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-//! What people and programs read: JSON, in `table` tables, and in `messages` messages. Owns who reads what.
+//! Writes what people and programs read: JSON here, tables in `table`, messages in `messages`. Owns who reads what.
 
 pub(crate) mod messages;
 mod table;

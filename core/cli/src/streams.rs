@@ -1,5 +1,5 @@
-//! Opens those of the three standard streams without which the command was started, so that no file
-//! or socket takes the place of one.
+//! Opens each of the three standard streams that was closed when the command started, so that no file
+//! or socket gets the number of one.
 #![allow(unsafe_code, reason = "whether a descriptor is open has no safe question")]
 
 use std::fs::OpenOptions;

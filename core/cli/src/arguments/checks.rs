@@ -1,4 +1,4 @@
-//! What is wrong with a command line, in words, and with exit status 64 whatever it is.
+//! Checks a command line, and says in words what is wrong with it. The exit status is 64 then.
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What each node says of one lock. Owns what that adds up to.
+//! Judges what the nodes say of one lock: who holds it by quorum, and until when. Asks nothing.
 
 use std::time::Duration;
 

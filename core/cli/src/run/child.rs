@@ -1,5 +1,5 @@
-//! The command's process, its group, and what has left that. Owns how it is started, signalled and
-//! reaped; knows no lock.
+//! Starts, signals and reaps the command of `run`: its process, its process group, and processes of it that have left
+//! the group. Knows no lock.
 #![allow(unsafe_code, reason = "what a child does before it becomes the command has no safe form")]
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Signals, from the system to the main thread as events. Owns their dispositions: an interpreter
+//! Passes signals from the system to the main thread, as events. Owns their dispositions: an interpreter
 //! that runs this code has set some.
 #![allow(unsafe_code, reason = "setting a disposition has no safe form")]
 

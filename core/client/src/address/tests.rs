@@ -1,3 +1,5 @@
+//! Tests how addresses are read from text, and that no message repeats a login.
+
 use super::*;
 
 fn parse(text: &str) -> Address {

@@ -1,5 +1,5 @@
-//! Tells of a lease's life: extended, lost, given back. Owns what is told when, by events, figures and
-//! the records beside the lock; the life decides.
+//! Reports that a lease was extended, lost or given back, by events, figures and the records beside the
+//! lock. Owns what is reported when; the life of the lease decides.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A server that takes no writes now. Owns what to do about that, by the server's words.
+//! Says what to do about a server that refuses writes, by the words with which it refused one.
 
 use quorlock::{Fault, FaultKind, NodeState};
 
