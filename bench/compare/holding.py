@@ -36,7 +36,7 @@ def _held(trial: Trial, *, blocked: bool) -> bool:
 
 @row("loss told, the lock is stolen", RENEWING)
 def stolen(trial: Trial) -> str:
-    """Another has the keys: by when the holder hears of it, seen from the end of its validity."""
+    """Another has the keys: by when the holder is told, seen from the end of its validity."""
     cluster = trial.servers()
     peer = trial.peer(addresses(cluster))
     peer.begin("loss", ttl=TTL, seconds=10.0)

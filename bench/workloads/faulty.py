@@ -74,5 +74,5 @@ def _first(worker: Worker) -> Json:
 
 
 def _pairs(worker: Worker, seconds: float) -> Json:
-    """For so long; the last pair may still take its time."""
+    """Runs pairs for this time; the last one may end later."""
     return worker.ask({"do": "pairs", "seconds": seconds}, seconds + PATIENCE)

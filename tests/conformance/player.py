@@ -220,7 +220,7 @@ class Player:
                 raise Failed("the library's process ended")
             left = end - time.monotonic()
             if left <= 0:
-                raise Failed(f"waited in vain: {what}")
+                raise Failed(f"it did not come: {what}")
             news = [asyncio.ensure_future(each.news.wait())
                     for each in watched]  # fmt: skip
             await asyncio.wait(news, timeout=min(left, 0.1), return_when=asyncio.FIRST_COMPLETED)

@@ -118,7 +118,7 @@ describe('a process', () => {
          lock.release()
          for (let i = 0; i < 20; i += 1) redlock.acquire('key' + i, 60_000)
          process.nextTick(() => {
-           // Long enough for the grants to be on their way, and the event loop hears of none.
+           // Long enough for the grants to be on their way, and the event loop is told of none.
            const end = performance.now() + 0.5
            while (performance.now() < end);
            console.log('done')
@@ -265,7 +265,7 @@ describe('a process', () => {
     })
   }
 
-  it('hears of no unhandled rejection, whatever goes wrong', async () => {
+  it('gets no unhandled rejection, whatever goes wrong', async () => {
     await cluster.servers[0]?.kill()
     await cluster.servers[1]?.pause()
     const { output, errors, status } = await run(

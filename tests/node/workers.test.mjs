@@ -156,7 +156,7 @@ describe('a worker thread', () => {
    */
   const takesBack = async (count, deed) => {
     await Promise.all(cluster.servers.map((server) => server.command('SET', 'held', 'x')))
-    // The worker's event loop hears of no lock before the end.
+    // The worker's event loop is told of no lock before the end.
     const waiting = `import('quorlock').then(async ({ Redlock }) => {
       const { parentPort } = await import('node:worker_threads')
       const redlock = new Redlock(${JSON.stringify(cluster.urls)})

@@ -100,7 +100,7 @@ def close_during_a_wait(
     seconds: float,
     closing: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> Any:
-    """Closes the loop so long after a task has begun to wait for the lock; gives the task."""
+    """Closes the loop this long after a task has begun to wait for the lock; returns the task."""
 
     async def begin() -> Any:
         task: Any = asyncio.ensure_future(lock.__aenter__())

@@ -76,7 +76,7 @@ fn a_server_that_may_throw_locks_out_is_told_of_once() {
         let (other, told) = (Told::default(), told);
         let others = manager(&servers, &other);
         lock_and_release(&others).await;
-        until("the other hears of it", || other.by_name("may-evict").len() == 1).await;
+        until("the other is told", || other.by_name("may-evict").len() == 1).await;
         assert_eq!(told.by_name("may-evict").len(), 1);
     });
 }

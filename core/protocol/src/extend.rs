@@ -159,7 +159,7 @@ impl Extend {
         self.next_ticket
     }
 
-    /// The last round's votes, while it is over and the next one has not begun.
+    /// The votes of the last round, between its end and the beginning of the next one.
     pub(crate) const fn failed_round(&self) -> Option<&RoundReport> {
         match &self.state {
             State::BackingOff { report, .. } => Some(report),

@@ -28,7 +28,7 @@ pub(crate) struct Guarding {
     pub(crate) is_fooled: bool,
     /// It relies on a node that does not tell all that it knows itself of long locks.
     pub(crate) lacks_notes: bool,
-    /// The lost time that it has found, while the other managers of the process have not heard of any.
+    /// The lost time that it has found, while the other managers of the process know of none.
     pub(crate) rings: Duration,
 }
 

@@ -163,7 +163,7 @@ pub(crate) struct Scope {
     pub(crate) target: Target,
     /// Whether steps have an order, which is left only as often as the budget has deviations.
     pub(crate) is_ordered: bool,
-    /// A holder that knows nothing of queues has the keys when the world begins, for so many milliseconds.
+    /// A holder that knows nothing of queues has the keys when the world begins, for this number of milliseconds.
     pub(crate) foreign: Option<u64>,
     /// Whether clients take a place before they ask for keys, as where others have just waited.
     pub(crate) queues_first: bool,

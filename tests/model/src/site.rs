@@ -49,7 +49,7 @@ pub(crate) struct Site {
     pub(crate) queues: Vec<WaitQueue>,
     /// What the queues have just told, for the world to deliver.
     pub(crate) told: Vec<(Waiter, News)>,
-    /// The clients, as bits, that hear of the next change of a key.
+    /// The clients, as bits, that are told of the next change of a key.
     pub(crate) watchers: u64,
     /// The fence of each bucket; zero for none.
     pub(crate) fences: Vec<u64>,

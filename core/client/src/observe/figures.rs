@@ -80,7 +80,7 @@ impl Figures {
         add(&self.rounds, rounds.into());
     }
 
-    /// An acquisition under way was given up after so many rounds.
+    /// An acquisition under way was given up after this number of rounds.
     pub(crate) fn note_rounds(&self, rounds: u32) {
         add(&self.rounds, rounds.into());
     }

@@ -176,7 +176,10 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(timeout(Duration::from_secs(10), waiting).await.is_ok(), "waited in vain for {what}");
+    assert!(
+        timeout(Duration::from_secs(10), waiting).await.is_ok(),
+        "waited ten seconds for {what}"
+    );
 }
 
 /// A claim of `names` by `holder`.

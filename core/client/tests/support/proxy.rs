@@ -38,7 +38,7 @@ struct Shared {
     held: watch::Sender<usize>,
     /// Connections up to this number are closed on the client's side.
     cut: watch::Sender<usize>,
-    /// Connections up to the number carry so many bytes more of what the client says, and then are cut.
+    /// Connections up to the number carry this many more bytes from the client, and then are cut.
     allowance: Mutex<(usize, usize)>,
     /// What is done before the server can carry out a command with these words.
     ahead: Mutex<Option<Ahead>>,
@@ -122,7 +122,7 @@ impl Proxy {
     }
 
     /// Does `deed` once, when a client has said `words` and before the server hears all of them: nothing that the
-    /// client has heard of the deed can come before them.
+    /// client knows of the deed can come before them.
     pub fn ahead_of(&self, words: &str, deed: impl FnOnce() + Send + 'static) {
         *self.shared.ahead.lock().expect("no panic") = Some((words.to_owned(), Box::new(deed)));
     }
@@ -131,7 +131,7 @@ impl Proxy {
         self.shared.cut.send_replace(self.accepted());
     }
 
-    /// The server gets so many bytes more, and does what they say; then the connection is cut.
+    /// The server gets this many more bytes, and does what they say; then the connection is cut.
     pub fn cut_after(&self, bytes: usize) {
         *self.shared.allowance.lock().expect("no panic") = (self.accepted(), bytes);
     }

@@ -64,7 +64,7 @@ fn more_clients_than_there_is_room_for_begin_long_locks() {
     let (mut cluster, _) = settled_in(3);
     let (mut clients, keep): (Vec<_>, _) =
         ((0..90).map(|_| cluster.settled(|it| it)).collect(), 120_000);
-    // Each has made up its mind to leave an entry of its own before it hears of any other.
+    // Each has decided to leave an entry of its own before it knows of any other.
     for client in &mut clients {
         client.means_to_keep(&cluster, keep);
     }

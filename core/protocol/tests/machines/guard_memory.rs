@@ -231,7 +231,7 @@ fn an_older_state_that_another_has_taken_up_is_told_by_its_text() {
     client.look_around(&mut cluster);
     cluster.nodes[1].take_back(&old);
     cluster.pass(50);
-    // Who reaches only nodes that have not heard of the last beat beats the older state, as often as that.
+    // Who reaches only nodes that do not know of the last beat beats the older state, as often as that.
     let mut narrow = cluster.client(|it| it);
     narrow.cut_off[2] = true;
     narrow.look_around(&mut cluster);

@@ -127,7 +127,7 @@ fn a_fair_caller_keeps_its_place_from_wait_to_wait() {
         .collect();
     assert_eq!(places.len(), 15, "three looks and two rounds");
     places.dedup();
-    assert_eq!(places.len(), 1, "whoever came meanwhile stays behind it");
+    assert_eq!(places.len(), 1, "those that came meanwhile stay behind it");
 }
 
 #[test]

@@ -61,7 +61,7 @@ pub(super) fn answer(words: &[&str]) -> Result<(Result<Answer, Fault>, bool), St
     Ok((answer, repeated))
 }
 
-/// What a queue says to who has so many before it.
+/// What a queue says to a waiter that has this number of waiters before it.
 fn queued(rank: u64, details: &[&str]) -> Result<Answer, String> {
     let (is_free, frees) = match details {
         ["free"] => (true, Frees::Unknown),

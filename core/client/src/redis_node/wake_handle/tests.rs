@@ -141,7 +141,7 @@ impl Caller {
     }
 }
 
-/// Waits until the server shows so many wake connections.
+/// Waits until the server shows this number of wake connections.
 async fn until_connections(server: &Server, count: usize) {
     let mut ask = server.ask();
     let mut shown = || ask.call(&["CLIENT", "LIST", "TYPE", "pubsub"]).matches("id=").count();

@@ -162,7 +162,7 @@ const END_TURNS: &str = "local time = redis.call('TIME')
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', time[1] * 1000 + 100000)) do
   redis.call('ZADD', KEYS[1], 1, member)
 end";
-/// Nobody has been heard of for a while.
+/// No waiter has renewed its place for a while.
 const SILENCE: &str = "for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   redis.call('ZINCRBY', KEYS[1], -1000000, member)
 end";

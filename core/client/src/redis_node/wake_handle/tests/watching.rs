@@ -12,7 +12,7 @@ async fn first(server: &Server, handle: &WakeHandle) -> Caller {
     caller
 }
 
-/// Waits until the server would tell of changes of so many keys.
+/// Waits until the server would tell of changes of this number of keys.
 async fn until_watched(server: &Server, keys: usize) {
     let (mut ask, shown) = (server.ask(), format!("tracking_total_keys:{keys}\r\n"));
     while !ask.call(&["INFO", "stats"]).contains(&shown) {
