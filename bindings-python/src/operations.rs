@@ -22,17 +22,17 @@ use crate::process::{self, Tell, Waits};
 /// The garbage collector need not know what is in it: an operation refers to no Python object.
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Operations {
-    awaited: ForkLocal<Arc<Awaited>>,
+    pending: ForkLocal<Arc<Pending>>,
 }
 
 /// Ends the operations when it is dropped. A loop or hub keeps the only reference to it.
 #[pyclass(frozen, module = "quorlock._native")]
 pub(crate) struct Finalizer {
-    awaited: ForkLocal<Arc<Awaited>>,
+    pending: ForkLocal<Arc<Pending>>,
 }
 
 /// What one loop or hub waits for.
-pub(crate) struct Awaited {
+pub(crate) struct Pending {
     state: Mutex<State>,
     queue: Option<Arc<completion_queue::Inner>>,
 }
@@ -45,7 +45,7 @@ struct State {
     untold: Option<Vec<Py<Operation>>>,
 }
 
-impl Awaited {
+impl Pending {
     /// Cancels all operations, closes the queue, and with it its descriptor.
     pub(crate) fn end(&self) {
         let waited_for = mem::take(&mut self.state().operations);
@@ -73,7 +73,7 @@ impl Awaited {
     }
 }
 
-impl Waits for Awaited {
+impl Waits for Pending {
     fn cancel_untold(&self) -> usize {
         let mut state = self.state();
         let operations: Vec<_> = mem::take(&mut state.operations).into_values().collect();
@@ -99,35 +99,35 @@ impl Operations {
     #[new]
     fn new(queue: Option<&CompletionQueue>) -> Self {
         let queue = queue.and_then(CompletionQueue::inner).cloned();
-        let awaited = Arc::new(Awaited { state: Mutex::default(), queue });
-        let weak: Weak<Awaited> = Arc::downgrade(&awaited);
+        let pending = Arc::new(Pending { state: Mutex::default(), queue });
+        let weak: Weak<Pending> = Arc::downgrade(&pending);
         process::add_waits(weak);
-        Self { awaited: ForkLocal::new(awaited) }
+        Self { pending: ForkLocal::new(pending) }
     }
 
     fn add(&self, operation: &Bound<'_, Operation>) {
-        if let Some(awaited) = self.awaited.get() {
-            awaited.add(operation);
+        if let Some(pending) = self.pending.get() {
+            pending.add(operation);
         }
     }
 
     fn discard(&self, operation: &Bound<'_, Operation>) {
         let removed = self
-            .awaited
+            .pending
             .get()
-            .map(|awaited| awaited.state().operations.remove(&address(operation)));
+            .map(|pending| pending.state().operations.remove(&address(operation)));
         drop(removed);
     }
 
     /// Cancels all operations, closes the queue, and with it its descriptor.
     fn end(&self) {
-        if let Some(awaited) = self.awaited.get() {
-            awaited.end();
+        if let Some(pending) = self.pending.get() {
+            pending.end();
         }
     }
 
     fn __len__(&self) -> usize {
-        self.awaited.get().map_or(0, |awaited| awaited.state().operations.len())
+        self.pending.get().map_or(0, |pending| pending.state().operations.len())
     }
 }
 
@@ -136,16 +136,16 @@ impl Finalizer {
     #[new]
     fn new(operations: &Operations) -> Self {
         // Made together with the operations, in one process.
-        let awaited = operations.awaited.unchecked_get();
-        Self { awaited: ForkLocal::new(Arc::clone(awaited)) }
+        let pending = operations.pending.unchecked_get();
+        Self { pending: ForkLocal::new(Arc::clone(pending)) }
     }
 }
 
 impl Drop for Finalizer {
     fn drop(&mut self) {
         // A forked child leaves its parent's operations and descriptor alone.
-        if let Some(awaited) = self.awaited.get() {
-            awaited.end();
+        if let Some(pending) = self.pending.get() {
+            pending.end();
         }
     }
 }

@@ -63,7 +63,7 @@ class _GeventRouter(_HubRouter):
         self._hold(0)
         hub.destroy = partial(self._destroy, hub.destroy)
 
-    def aside(self, callback: Callable[..., object]) -> Callable[..., object]:
+    def allowed_to_wait(self, callback: Callable[..., object]) -> Callable[..., object]:
         """In a greenlet of its own: the hub's greenlet must not wait."""
         return partial(import_module("gevent").spawn, callback)
 
@@ -101,7 +101,7 @@ class _EventletRouter(_HubRouter):
         super().__init__(hub)
         hub.add(hub.READ, self.queue.fileno(), self._ready, _no_error, _no_error)
 
-    def aside(self, callback: Callable[..., object]) -> Callable[..., object]:
+    def allowed_to_wait(self, callback: Callable[..., object]) -> Callable[..., object]:
         """In a greenlet of its own: the hub's greenlet must not wait."""
         return partial(import_module("eventlet").spawn_n, callback)
 

@@ -70,16 +70,16 @@ class CompletionRouter:
     def stand_by(self, callback: Callable[[], object]) -> int:
         """Call back each time that the returned number is posted."""
         number = next(self._ids)
-        self._standing[number] = self.aside(callback)
+        self._standing[number] = self.allowed_to_wait(callback)
         return number
 
-    def aside(self, callback: Callable[..., object]) -> Callable[..., object]:
-        """The callback in a form that is allowed to wait."""
+    def allowed_to_wait(self, callback: Callable[..., object]) -> Callable[..., object]:
+        """The callback in a form that is allowed to wait: as it is, where a thread runs it."""
         return callback
 
     def watch(self, lease: LeaseState, watch: Watch) -> Watch:
         """Call back when the lease is lost, as long as the watch is kept."""
-        watch.callback = self.aside(watch.callback)
+        watch.callback = self.allowed_to_wait(watch.callback)
         number = next(self._ids)
         self._watches[number] = watch
         lease.watch(self.queue, number)
