@@ -36,8 +36,8 @@ pub(super) enum Step {
     Execute(usize),
     /// The next reply arrives.
     Deliver,
-    /// The connection ends, after the first half of the next reply or without it.
-    Cut { in_reply: bool },
+    /// The connection ends after this number of bytes of the next reply.
+    Cut { after: usize },
     /// A user whose connection has ended is connected again, and sends what was not answered.
     Reconnect(usize),
     /// The server forgets the scripts.

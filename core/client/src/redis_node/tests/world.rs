@@ -123,10 +123,8 @@ impl World {
             }
         }
         if self.scope.cuts > 0 && !is_cut && is_waiting {
-            steps.push(Step::Cut { in_reply: false });
-            if !connection.replies.is_empty() {
-                steps.push(Step::Cut { in_reply: true });
-            }
+            let length = connection.replies.front().map_or(1, String::len);
+            steps.extend((0..length).map(|after| Step::Cut { after }));
         }
         if self.scope.flushes > 0 && self.server.knows_scripts {
             steps.push(Step::Flush);
@@ -145,12 +143,12 @@ impl World {
             Step::Submit(user) => self.submit(user),
             Step::Execute(connection) => self.execute(connection),
             Step::Deliver => self.deliver(),
-            Step::Cut { in_reply } => {
+            Step::Cut { after } => {
                 self.scope.cuts -= 1;
                 let connection = self.connections.last_mut().expect("a connection");
                 let mut bytes = connection.wire.lock();
-                if let Some(reply) = connection.replies.pop_front().filter(|_| in_reply) {
-                    bytes.to_client.extend(&reply.as_bytes()[..reply.len() / 2]);
+                if let Some(reply) = connection.replies.pop_front() {
+                    bytes.to_client.extend(&reply.as_bytes()[..after]);
                 }
                 bytes.is_cut = true;
             }
