@@ -45,32 +45,45 @@ export function tellNoProcess({ name, address, isRepeat }: Told): void {
   if (name in OPPOSITE && !isRepeat) told.delete(`${name} ${address}`)
 }
 
-/**
- * What was seen last of one node under one name: its text but for times in it, when, and until when the node is held back
- * by what was told.
- */
-const told = new Map<string, { withoutTimes: string; at: number; ends: number }>()
+/** What was seen of a node: the text but for times in it, when, and until when the node is held back (0 if it is not). */
+interface Seen {
+  readonly withoutTimes: string
+  readonly at: number
+  readonly ends: number
+}
+
+/** What was told last of one node under one name, and when it was seen last. */
+const told = new Map<string, Seen>()
 
 function isNews({ name, message, address, isRepeat }: Told): boolean {
   if (!OF_NODES.has(name)) return true
   const [key, at] = [`${name} ${address}`, uptime()]
-  const withoutTimes = message.replaceAll(TIMES, '')
   const [opposite, before] = [OPPOSITE[name], told.get(key)]
   // Managers see one outage up to ten seconds apart, and may have other words for it.
   if (isRepeat && before !== undefined) return false
   // A node that was down and is up is down anew, also if another manager sees it this time.
   if (opposite !== undefined) told.delete(`${opposite} ${address}`)
-  if (told.size >= MOST_TOLD) told.clear()
-  // What is a repetition may come before what it repeats.
-  const isSame = opposite !== undefined || before?.withoutTimes === withoutTimes
   const ends = HELD_BACK.has(name) ? endOf(message, at) : 0
-  const isOver =
-    before === undefined || at - before.at >= (SETTINGS.has(name) ? LASTING : SAME_EVENT)
-  // A server that is held back may have been restarted meanwhile.
-  const isNew = isOver || !isSame || ends - before.ends >= SAME_EVENT
-  // Also of what is not told: managers that follow each other closely see one event.
-  told.set(key, { withoutTimes, at, ends: isNew ? ends : before.ends })
-  return isNew
+  const seen = { withoutTimes: message.replaceAll(TIMES, ''), at, ends }
+  if (before !== undefined && isSame(name, before, seen)) {
+    // Managers that follow each other closely see one event.
+    told.set(key, SETTINGS.has(name) ? before : { ...before, at })
+    return false
+  }
+  if (told.size >= MOST_TOLD) told.clear()
+  told.set(key, seen)
+  return true
+}
+
+function isSame(name: string, before: Seen, seen: Seen): boolean {
+  // What is a repetition may come before what it repeats, in other words.
+  const isOutage = OPPOSITE[name] !== undefined
+  return (
+    (isOutage || seen.withoutTimes === before.withoutTimes) &&
+    seen.at - before.at < (SETTINGS.has(name) ? LASTING : SAME_EVENT) &&
+    // One that is held back for longer was restarted meanwhile.
+    seen.ends - before.ends < SAME_EVENT
+  )
 }
 
 /** When the last time is over that a message names; 0 if it names none. */
@@ -95,6 +108,6 @@ const TIMES = /\d+(?:\.\d+ s| ms)\b/g
 
 /** How far apart managers see the same event at most, in milliseconds. */
 const SAME_EVENT = 5000
-/** For how long how a server is set up is no news after a manager has seen it, in milliseconds. */
+/** How often it is told how a server is set up, in milliseconds. */
 const LASTING = 3_600_000
 const MOST_TOLD = 1000

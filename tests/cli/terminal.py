@@ -130,7 +130,11 @@ class Shell(Terminal):
         super().__init__(program=SHELL, nodes=nodes)
 
     def __enter__(self) -> Shell:
-        self.prompt()
+        try:
+            self.prompt()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def prompt(self) -> None:

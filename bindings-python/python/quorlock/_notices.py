@@ -10,6 +10,7 @@ import os
 import re
 import threading
 import time
+from typing import NamedTuple
 
 from ._ends import see_out
 from ._events import tell_events
@@ -57,20 +58,35 @@ def _is_news(name: str, text: str, node: str | None) -> bool:
     # A node that was down and is up is down anew.
     opposite = {"node-down": "node-up", "node-up": "node-down"}.get(name)
     _told.pop((node, opposite), None)
-    now, without_times = time.monotonic(), _TIMES.sub("", text)
-    before = _told.get((node, name))
+    now, before = time.monotonic(), _told.get((node, name))
+    seen = _Seen(_TIMES.sub("", text), now, _end(text, now) if name in _HELD_BACK else 0.0)
+    if before is not None and _is_same(name, before, seen):
+        # Managers that follow each other closely see one event.
+        _told[node, name] = before if name in _SETTINGS else before._replace(at=now)
+        return False
     if len(_told) >= _MOST_TOLD:
         _told.clear()
-    ends = _end(text, now) if name in _HELD_BACK else 0.0
-    is_news = before is None or before[0] != without_times
-    if before is not None and not is_news:
-        is_over = now - before[1] >= (_LASTING if name in _SETTINGS else _SAME_EVENT)
-        # Or a server that is held back was restarted.
-        is_news = is_over or ends - before[2] >= _SAME_EVENT
-        ends = ends if is_news else before[2]
-    # Also of what is not told: managers that follow each other closely see one event.
-    _told[node, name] = (without_times, now, ends)
-    return is_news
+    _told[node, name] = seen
+    return True
+
+
+class _Seen(NamedTuple):
+    """What was seen of a node."""
+
+    without_times: str
+    at: float
+    ends: float
+    """Until when the node is held back; 0 if it is not."""
+
+
+def _is_same(name: str, before: _Seen, seen: _Seen) -> bool:
+    lasting = _LASTING if name in _SETTINGS else _SAME_EVENT
+    return (
+        seen.without_times == before.without_times
+        and seen.at - before.at < lasting
+        # One that is held back for longer was restarted meanwhile.
+        and seen.ends - before.ends < _SAME_EVENT
+    )
 
 
 def _end(text: str, now: float) -> float:
@@ -109,12 +125,11 @@ _OF_NODES = frozenset({"node-down", "node-up", "quarantined", "long-wait"} | _SE
 _HELD_BACK = frozenset({"quarantined", "long-wait"})
 #: Times, as the core writes them.
 _TIMES = re.compile(r"\d+(?:\.\d+ s| ms)\b")
-# : The text, but for times in it, that was seen last by node and notice, when, and until when the
-# : node is held back by what was told.
-_told: dict[tuple[str | None, str | None], tuple[str, float, float]] = {}
+# : What was told last by node and notice, and when it was seen last.
+_told: dict[tuple[str | None, str | None], _Seen] = {}
 # : How far apart managers see the same event at most, in seconds.
 _SAME_EVENT = 5.0
-# : For how long how a server is set up is no news after somebody has seen it, in seconds.
+# : How often it is told how a server is set up, in seconds.
 _LASTING = 3600.0
 _MOST_TOLD = 1000
 if hasattr(os, "register_at_fork"):
