@@ -217,6 +217,7 @@ pub(crate) struct Extend {
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
     /// How long the nodes keep the lock from now on, at least: a longer time that is left stays, since the holder goes by it.
+    /// While the holder renews the lock, give its own ttl or more: a renewal at the same moment could be cut short.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
 }
