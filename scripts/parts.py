@@ -54,7 +54,7 @@ def _groups(text: str) -> frozenset[str]:
 
 
 # Most tests wait for a server or a clock, so files run side by side.
-SEVERAL = ["-n", "3", "--dist", "loadfile"]
+SEVERAL = ["-n", "4", "--dist", "loadfile"]
 
 # The binding for a Python without a GIL, which need not be there for that. Where things are built
 # again and again it has a folder of its own: the ordinary one would be built anew after it.

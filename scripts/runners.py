@@ -82,7 +82,7 @@ def _pytest_again(output: str) -> Command | None:
 
 def node_tests(files: Sequence[str | Path]) -> Command:
     """Runs these files of tests, each for ten minutes at most: one that hangs is named."""
-    options = ["--test-concurrency=3", "--test-timeout=600000", "--test-reporter=tap"]
+    options = ["--test-concurrency=4", "--test-timeout=600000", "--test-reporter=tap"]
     return ["node", "--test", *options, *files]
 
 

@@ -49,7 +49,7 @@ GUARDS_RIGHTS = ("+eval", "+get", "+set", "+pexpire", "+pttl", "+time", "+hgetal
 def test_extend_without_a_right_of_the_guards(servers: Servers, rules: str, told: str) -> None:
     cluster, nodes = _without(servers, rules)
     _hold(cluster)
-    ended = call("extend", "job", "--token", "holder", nodes=nodes)
+    ended = call("extend", "job", "--token", "holder", "--ttl", "2m", nodes=nodes)
     assert (ended.code, ended.out) == (69, "")
     assert told in ended.err
     assert "quarantine" not in ended.err

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use quorlock::embed::UndeliveredLease;
 use quorlock::{
-    EventName, Interest, LeaseGuard, Lock, LockError, Redlock, ReleaseOutcome, Sequencer,
+    Builder, EventName, Interest, LeaseGuard, Lock, LockError, Redlock, ReleaseOutcome, Sequencer,
 };
 
 use self::child::{Child, Variable};
@@ -41,31 +41,7 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
     messages::write_apart().map_err(|error| {
         Failure::new(code::INTERNAL, format!("the thread for messages cannot be started: {error}"))
     })?;
-    let is_verbose = options.verbose;
-    let mut manager = context.manager()?.on_notice(move |notice| {
-        if is_verbose {
-            mention(&notice.to_string());
-        }
-    });
-    let around = options.names.iter().find(|name| is_held_around(name)).cloned();
-    if is_verbose || around.is_some() {
-        let once = Once::new();
-        let waiting = Interest::NONE.and(EventName::Waiting);
-        manager = manager.on_events(waiting, move |event| {
-            once.call_once(|| {
-                if is_verbose {
-                    mention(&event.to_string());
-                }
-                if let Some(name) = &around {
-                    mention(&format!("'{name}' {MAY_BE_HELD_AROUND}"));
-                }
-            });
-        });
-    }
-    if !options.owner.is_empty() {
-        manager = manager.owner(options.owner.iter().cloned());
-    }
-    let locks = manager.build()?;
+    let locks = manager(context, options)?.build()?;
     let lock = lock(&locks, options);
     lock.check()?;
     let (tell, events) = channel();
@@ -101,7 +77,7 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
             return Ok(signal.status());
         }
     };
-    if is_verbose {
+    if options.verbose {
         mention(&told_acquired(&lease));
     }
     lease.on_lost(move |error| drop(tell.send(Event::Lost(error))));
@@ -115,6 +91,35 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
         })
         .map(|supervision| supervision.run(&events));
     held.finish(&locks, result)
+}
+
+/// The manager of the lock, with what it says on standard error.
+fn manager(context: &Context, options: &Run) -> Result<Builder, Failure> {
+    let is_verbose = options.verbose;
+    let mut manager = context.manager()?.on_notice(move |notice| {
+        if is_verbose {
+            mention(&notice.to_string());
+        }
+    });
+    let around = options.names.iter().find(|name| is_held_around(name)).cloned();
+    if is_verbose || around.is_some() {
+        let once = Once::new();
+        let waiting = Interest::NONE.and(EventName::Waiting);
+        manager = manager.on_events(waiting, move |event| {
+            once.call_once(|| {
+                if is_verbose {
+                    mention(&event.to_string());
+                }
+                if let Some(name) = &around {
+                    mention(&format!("'{name}' {MAY_BE_HELD_AROUND}"));
+                }
+            });
+        });
+    }
+    if !options.owner.is_empty() {
+        manager = manager.owner(options.owner.iter().cloned());
+    }
+    Ok(manager)
 }
 
 /// Whether this process was started under a `run` that holds the lock, or held it when the variable was set.

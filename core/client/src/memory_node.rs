@@ -127,25 +127,12 @@ impl Store {
             Action::Restore { key_ttl } => self.grant(now, &locks, claim, (key_ttl, None), &found),
             Action::Extend { key_ttl } => {
                 if found.all_ours {
-                    self.each(&locks, |entry| entry.expires = now + key_ttl.as_duration());
-                    for lock in &locks {
-                        self.queues.show(lock, Some(key_ttl.as_duration()));
-                    }
+                    self.extend(now, &locks, key_ttl);
                 }
                 found.answer(None)
             }
             Action::Revoke { calls } => {
-                let holder = claim.holder.as_str();
-                for lock in &locks {
-                    if self.live(now, lock).is_some_and(|entry| entry.holder == holder) {
-                        self.keys.remove(lock);
-                    }
-                    match self.live(now, lock) {
-                        Some(_) => {}
-                        None if calls => self.queues.call(now, lock),
-                        None => self.queues.show(lock, None),
-                    }
-                }
+                self.revoke(now, &locks, claim, calls);
                 found.answer(None)
             }
             Action::RaiseFence { token, .. } => {
@@ -155,18 +142,7 @@ impl Store {
                 self.raise(&locks, token);
                 found.answer(self.highest_fence(&locks))
             }
-            Action::Inspect => {
-                let token = self.highest_fence(&locks);
-                match found.answer(token) {
-                    Answer::Ours { token, .. } => {
-                        Answer::Ours { token, remaining: Some(found.ours.since(now)) }
-                    }
-                    Answer::Theirs { floor, .. } => {
-                        Answer::Theirs { floor, frees: found.frees(now) }
-                    }
-                    answer => answer,
-                }
-            }
+            Action::Inspect => found.inspected(now, self.highest_fence(&locks)),
             Action::Enqueue { place } => {
                 let ends: Vec<_> =
                     locks.iter().map(|lock| self.live(now, lock).map(|it| it.expires)).collect();
@@ -181,6 +157,27 @@ impl Store {
                 Answer::Done
             }
             Action::CountWaiters => Answer::Waiters(self.queues.count(now, &locks)),
+        }
+    }
+
+    fn extend(&mut self, now: Moment, locks: &[String], key_ttl: Ttl) {
+        self.each(locks, |entry| entry.expires = now + key_ttl.as_duration());
+        for lock in locks {
+            self.queues.show(lock, Some(key_ttl.as_duration()));
+        }
+    }
+
+    fn revoke(&mut self, now: Moment, locks: &[String], claim: &Claim, calls: bool) {
+        let holder = claim.holder.as_str();
+        for lock in locks {
+            if self.live(now, lock).is_some_and(|entry| entry.holder == holder) {
+                self.keys.remove(lock);
+            }
+            match self.live(now, lock) {
+                Some(_) => {}
+                None if calls => self.queues.call(now, lock),
+                None => self.queues.show(lock, None),
+            }
         }
     }
 
@@ -277,6 +274,17 @@ impl Found {
             Answer::Absent
         } else {
             Answer::Ours { token, remaining: None }
+        }
+    }
+
+    /// The answer to a look, which tells also for how long the keys stay.
+    fn inspected(&self, now: Moment, token: Option<FencingToken>) -> Answer {
+        match self.answer(token) {
+            Answer::Ours { token, .. } => {
+                Answer::Ours { token, remaining: Some(self.ours.since(now)) }
+            }
+            Answer::Theirs { floor, .. } => Answer::Theirs { floor, frees: self.frees(now) },
+            answer => answer,
         }
     }
 
