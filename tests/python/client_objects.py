@@ -63,6 +63,14 @@ async def busy(client: Any) -> Any:
     return pipeline
 
 
+def open_elsewhere(connection: Any, pool: Any) -> None:
+    """Does what another thread may: opens a connection of the pool, and selects on it."""
+    connection.connect()
+    connection.send_command("SELECT", 3)
+    connection.read_response()
+    pool.release(connection)
+
+
 def told(caplog: pytest.LogCaptureFixture, notice: str) -> list[str]:
     """The messages of the notices of this kind that were logged."""
     records: list[logging.LogRecord] = caplog.records

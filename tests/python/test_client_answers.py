@@ -25,6 +25,7 @@ from tests.python.client_objects import (
     SELECTED,
     busy,
     manager,
+    open_elsewhere,
     result,
     run,
     told,
@@ -347,10 +348,7 @@ def test_a_connection_that_is_opened_while_two_threads_lock_has_to_tell(
 
     def watch(selections: Selections, connection: Any) -> None:
         connections.any_is_open()  # by one thread, while another opens the connection
-        connection.connect()
-        connection.send_command("SELECT", 3)
-        connection.read_response()
-        pool.release(connection)
+        open_elsewhere(connection, pool)
         usual(selections, connection)
 
     monkeypatch.setattr(Selections, "watch", watch)

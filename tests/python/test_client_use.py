@@ -20,7 +20,7 @@ from quorlock import ConfigError, QuorumUnreachable, Redlock, aio
 from quorlock._asking import Connections, connections_of
 from quorlock._questions import Question, wait_for_one
 from quorlock._selections import Selections
-from tests.python.client_objects import ASYNCIO, BLOCKING
+from tests.python.client_objects import ASYNCIO, BLOCKING, open_elsewhere
 from tests.python.programs import run
 from tests.support.cluster import Cluster
 from tests.support.wait import eventually
@@ -309,10 +309,7 @@ def test_a_connection_that_is_opened_while_its_client_is_given_has_to_tell(
     usual = Selections.watch
 
     def watch(selections: Selections, connection: Any) -> None:
-        connection.connect()
-        connection.send_command("SELECT", 3)
-        connection.read_response()
-        pool.release(connection)
+        open_elsewhere(connection, pool)
         usual(selections, connection)
 
     monkeypatch.setattr(Selections, "watch", watch)

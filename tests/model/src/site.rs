@@ -121,7 +121,7 @@ impl Site {
         rate.millis(now) + self.stepped
     }
 
-    /// Whether something of it is over by the node's clock.
+    /// Whether a key or the table of fences has expired by the node's clock.
     pub(crate) fn has_expired(&self, clock: u64) -> bool {
         self.fences_end <= clock || self.keys.iter().flatten().any(|key| key.expires <= clock)
     }

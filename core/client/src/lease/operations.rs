@@ -63,12 +63,7 @@ impl Lease {
     /// [`ErrorKind::QuorumUnreachable`] if too few nodes answer to tell, [`ErrorKind::LockNotHeld`]
     /// after a release.
     pub async fn check(&self) -> Result<Duration, LockError> {
-        if self.engine().is_current() {
-            self.check_here().await?;
-        } else {
-            let lease = self.clone();
-            self.on_engine(async move { lease.check_here().await }).await?;
-        }
+        self.check_told().await?;
         Ok(self.validity())
     }
 
@@ -78,6 +73,9 @@ impl Lease {
     /// # Errors
     /// Those of [`Self::check`].
     pub async fn check_told(&self) -> Result<Duration, LockError> {
+        if self.engine().is_current() {
+            return self.check_here().await;
+        }
         let lease = self.clone();
         self.on_engine(async move { lease.check_here().await }).await
     }
