@@ -110,8 +110,9 @@ impl OwnLongLocks {
                 .is_some_and(|(entry, known)| covers(entry) && is_early(entry, known))
         };
         let shares = |class| has(&shared_name(class));
+        // Also by that of longer ones: a lease that is extended by less than before is noted by its longest time.
         key_ttl <= FLOOR
-            || class_of(key_ttl).is_some_and(shares)
+            || CLASSES.map(Duration::from_secs).into_iter().any(shares)
             || self.name.as_deref().is_some_and(has)
             || shares(long_class(key_ttl))
     }

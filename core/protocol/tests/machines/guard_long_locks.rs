@@ -96,6 +96,20 @@ fn a_node_told_of_a_long_lock_too_late_does_not_cover_it() {
 }
 
 #[test]
+fn a_node_that_knows_of_a_longer_lock_covers_a_shorter_one() {
+    let (mut cluster, mut client) = settled_in(3);
+    let covers = |client: &Watcher, cluster: &Cluster, seconds| {
+        let keep = Duration::from_secs(seconds);
+        client.guards.covers(node_id(1), keep, client.now(cluster))
+    };
+    client.announce(&mut cluster, 30_000);
+    client.look_around(&mut cluster);
+    // A lease of 30 s is extended by less.
+    assert!([12, 20, 30].iter().all(|seconds| covers(&client, &cluster, *seconds)));
+    assert!([31, 45, 90].iter().all(|seconds| !covers(&client, &cluster, *seconds)));
+}
+
+#[test]
 fn others_heed_a_long_lock_that_was_noted_a_moment_late() {
     let (mut cluster, mut holder) = settled_in(3);
     holder.cut_off[2] = true;
