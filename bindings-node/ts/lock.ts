@@ -185,7 +185,8 @@ export class Lock {
   }
 
   /**
-   * Keeps the lock for `duration` milliseconds from now on, and resolves with this same lock.
+   * Keeps the lock for `duration` milliseconds from now on, and resolves with this same lock. If more is left, the validity
+   * gets shorter, but the servers keep the lock for what is left.
    *
    * Rejects with {@link LeaseLostError} if it has ended, with {@link QuorumUnreachableError} if too
    * few nodes answer (what is left of the validity stays good), and with {@link LockNotHeldError}

@@ -254,7 +254,7 @@ export class Redlock extends Emitter {
 
   /**
    * Takes over a lock by the {@link Lock.value} that its holder handed over. Its validity is 0 until {@link Lock.extend} or {@link
-   * Lock.check} has confirmed it. That holder must have stopped working: an extension may shorten what the nodes keep for it.
+   * Lock.check} has confirmed it. That holder must have stopped working: it goes by its own validity, also after a release here.
    */
   lease(resources: string | readonly string[], value: string): Lock {
     return new Lock(this, readResources(resources), value)

@@ -38,6 +38,30 @@ async def test_a_lost_reply_to_a_grant_does_not_refuse_itself(
 
 
 @both_apis
+async def test_an_extension_that_arrives_late_shortens_no_key(
+    api: Api, cluster3: Cluster, fault_proxy: Proxies
+) -> None:
+    proxies = [fault_proxy(server) for server in cluster3]
+    locks = api.Redlock([proxy.url for proxy in proxies], unreachable_timeout=0.1)
+    lock = locks.lock("r", ttl=30)
+    assert await api(lock.acquire())
+    before = {proxy: proxy.connections for proxy in proxies}
+    for proxy in proxies:
+        proxy.strand()
+    with pytest.raises(QuorumUnreachable):
+        await api(lock.lease.extend(1))
+    assert lock.lease.validity > 20, "no server has confirmed the second"
+    # The old connections have ended for the client; what it sent over them has not arrived.
+    await api.until(lambda: all(it.connections > before[it] for it in proxies))
+    assert await api(lock.lease.extend(60)) > 50
+    for proxy in proxies:
+        proxy.arrive()
+    assert all(server.command("PTTL", "r") > 40_000 for server in cluster3)
+    assert await api(lock.lease.check()) > 40
+    assert await api(lock.release()) == "released"
+
+
+@both_apis
 async def test_one_dead_and_one_hung_node_of_five_cost_nothing(api: Api, cluster5: Cluster) -> None:
     # Long enough that waiting for the slow node would show, and no other is given up.
     locks = api.Redlock(cluster5.urls, node_timeout=2)

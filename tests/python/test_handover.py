@@ -35,6 +35,38 @@ async def test_a_lease_is_taken_over_by_its_token(api: Api, cluster3: Cluster) -
 
 
 @both_apis
+async def test_an_extension_of_a_lease_taken_over_ends_no_trust(
+    api: Api, cluster3: Cluster
+) -> None:
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=30)
+    assert await api(lock.acquire())
+    taken = api.Redlock(cluster3.urls).lease("r", lock.lease.token)
+    assert 0 < await api(taken.extend(1)) < 1
+    assert all(server.command("PTTL", "r") > 20_000 for server in cluster3)
+    assert await api(taken.extend(60)) > 50
+    # An extension by the one that goes on leaves these.
+    assert await api(lock.lease.extend()) < 30
+    assert all(server.command("PTTL", "r") > 40_000 for server in cluster3)
+
+
+@both_apis
+async def test_records_beside_a_lock_stay_as_long_as_it_is_extended(
+    api: Api, cluster3: Cluster
+) -> None:
+    locks = api.Redlock(cluster3.urls, owner={"team": "billing"})
+    lock = locks.lock("r", ttl=30)
+    assert await api(lock.acquire())
+    assert await api(lock.lease.record_sequencer())
+    taken = locks.lease("r", lock.lease.token)
+    assert await api(taken.extend(60)) > 50
+    assert await api(lock.lease.extend(20)) < 20
+    keys = ("r", "quorlock:owner:{r}", "quorlock:sequencer:{r}")
+    every = [(server, key) for server in cluster3 for key in keys]
+    await api.until(lambda: all(server.command("PTTL", key) > 40_000 for server, key in every))
+    assert await api(locks.verify(lock.lease.sequencer))
+
+
+@both_apis
 async def test_an_extension_tells_the_fencing_token_too(api: Api, cluster3: Cluster) -> None:
     async with api.block(api.Redlock(cluster3.urls).lock("r", ttl=30)) as lease:
         for options in ({}, {"auto_extend": True}):

@@ -49,6 +49,8 @@ class Link:
         self._awaited: deque[bool] = deque()
         self._resp3 = False
         self._was_cut = asyncio.Event()
+        self._passes_on = asyncio.Event()
+        self._passes_on.set()
 
     async def run(self) -> None:
         """Returns when both directions have ended or the link was cut."""
@@ -79,6 +81,19 @@ class Link:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
         self._was_cut.set()
+
+    def strand(self) -> None:
+        """What the client sends stays on its way until `arrive()`, also when the client is gone."""
+        self._passes_on.clear()
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether that is so now."""
+        return not self._passes_on.is_set()
+
+    def arrive(self) -> None:
+        """Ends that."""
+        self._passes_on.set()
 
     def half_close(self, direction: str) -> None:
         """Says "no more data" in one direction; the other stays open."""
@@ -135,6 +150,8 @@ class Link:
                 if due > loop.time():
                     await asyncio.sleep(due - loop.time())
                 await gate.open.wait()
+                if direction == TO_SERVER:
+                    await self._passes_on.wait()
                 if not items:
                     self.half_close(direction)
                     return

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from tests.support.link import TO_CLIENT, TO_SERVER, Gate, Link
 from tests.support.ports import free_port
 from tests.support.servers import HOST, Server
+from tests.support.wait import eventually
 
 T = TypeVar("T")
 BOTH = "both"
@@ -93,6 +94,19 @@ class FaultProxy:
     def stall(self, direction: str = BOTH) -> None:
         """Connections stay open and nothing arrives, until `heal()`."""
         self._each_gate(direction, lambda gate: gate.open.clear())
+
+    def strand(self) -> None:
+        """What clients send over the connections of now stays on its way; new ones pass.
+
+        It arrives with `arrive()`, also if the client has closed that connection.
+        """
+        self._each_link(lambda link: link.strand())
+
+    def arrive(self) -> None:
+        """What was stranded reaches the server. Returns when that has done it, and closed."""
+        links = [link for link in list(self._links) if link.is_stranded]
+        self._each_link(lambda link: link.arrive())
+        eventually(lambda: not self._links.intersection(links))
 
     def cut_after(self, count: int, direction: str = TO_CLIENT) -> None:
         """Lets this many more bytes pass, then cuts the connection in the middle."""

@@ -60,6 +60,8 @@ class Lease(LeaseBase):
     async def extend(self, ttl: Optional[Union[float, timedelta]] = None) -> float:
         """Keep the lock for `ttl` seconds (or as long as before) from now on.
 
+        If more is left, the validity gets shorter, but the servers keep the lock for what is left.
+
         Returns the new validity in seconds. Raises `LeaseLost` if it has ended, `QuorumUnreachable`
         if too few nodes answer (what is left of the validity stays good), `LockNotHeld` after a
         release.
@@ -325,7 +327,7 @@ class Redlock(ForAsyncio, RedlockBase):
         """Take over a lease by the `token` that its holder handed over.
 
         Its validity is 0.0 until `extend()` or `check()` has proved it. That holder must have
-        stopped working: an extension may shorten the time for which the nodes keep its keys.
+        stopped working: it goes by its own validity, also after a `release()` here.
         """
         plan, behaviour = self._plan(names_of(resource, None), dict(options))
         lease = Lease(plan.adopt(token))

@@ -202,8 +202,8 @@ pub(crate) struct Release {
 ///
 /// Exits with 0 if it was extended, 1 if it was not held, 3 if another holds it, and 69 if too few
 /// nodes answer, or their answers do not count, as where the user lacks rights on the guards' keys: the
-/// outcome is "unknown" then in --json, and the keys may have been extended. A holder that renews the lock sets
-/// its own ttl again at its next renewal.
+/// outcome is "unknown" then in --json, and the keys may have been extended. A longer time that is
+/// left stays, here and at the renewals of a holder that goes on.
 #[derive(Args)]
 #[command(after_help = "\
 Example:

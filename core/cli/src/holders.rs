@@ -32,7 +32,7 @@ fn by_token(context: &Context, name: &str, token: &str) -> Result<u8, Failure> {
     // What is only released needs no fencing token.
     let locks = context.patient()?;
     let lock = locks.lock(name).set(|policy| policy.fencing(false));
-    let (lease, _) = take_over(context, name, (&locks, &lock), token)?;
+    let lease = take_over(context, name, (&locks, &lock), token)?;
     let (outcome, votes) = context.within(&locks, lease.release_told())??;
     if let Some(ended) = lease.loss(outcome) {
         return Err(not_kept(context, name, ended));
@@ -52,8 +52,8 @@ pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure>
     let token = options.token.as_deref().expect("the command line was checked");
     let locks = context.patient()?;
     let lock = locks.lock(name).ttl(options.ttl).timeout(context.timeout);
-    let (lease, kept) = take_over(context, name, (&locks, &lock), token)?;
-    let validity = prolong(context, name, (&locks, &lease), (options.ttl, kept))?;
+    let lease = take_over(context, name, (&locks, &lock), token)?;
+    let validity = prolong(context, name, (&locks, &lease), options.ttl)?;
     let seconds = validity.as_secs_f64();
     let told = json!({"name": name, "outcome": "extended", "validity_seconds": seconds});
     context.output.json(&told);
@@ -61,19 +61,18 @@ pub(crate) fn extend(context: &Context, options: &Extend) -> Result<u8, Failure>
     Ok(code::DONE)
 }
 
-/// For how long the lock is held after this. What a quorum keeps for longer than `ttl` stays as it is, and no node is
-/// asked to keep it for less than the holder may go by: others would get the lock beside it.
+/// For how long the lock is held after this. What a quorum keeps for longer than `ttl` is told as it is.
 fn prolong(
     context: &Context,
     name: &str,
     (locks, lease): (&Redlock, &Lease),
-    (ttl, kept): (Duration, Duration),
+    ttl: Duration,
 ) -> Result<Duration, Failure> {
     let proved = lease.validity();
     if proved >= ttl {
         return Ok(proved);
     }
-    let extended = context.within(locks, lease.extend(Some(ttl.max(kept))))?;
+    let extended = context.within(locks, lease.extend(Some(ttl)))?;
     let validity = extended.map_err(|error| not_kept(context, name, error))?;
     // Sent behind the records that its holder has made, on each node's connection: once it is answered, these are kept,
     // too. They prove nothing, so the lock is extended also without an answer.
@@ -81,16 +80,16 @@ fn prolong(
     Ok(validity)
 }
 
-/// The lease with this token, once a quorum has told that it is held, and for how long its holder may go by that.
+/// The lease with this token, once a quorum has told that it is held.
 fn take_over(
     context: &Context,
     name: &str,
     (locks, lock): (&Redlock, &Lock),
     token: &str,
-) -> Result<(Lease, Duration), Failure> {
+) -> Result<Lease, Failure> {
     let lease = lock.lease(token)?;
-    match context.within(locks, lease.check_told())? {
-        Ok(kept) => Ok((lease, kept)),
+    match context.within(locks, lease.check())? {
+        Ok(_) => Ok(lease),
         Err(error) => Err(not_kept(context, name, error)),
     }
 }

@@ -17,34 +17,28 @@ use crate::keys::lock_key;
 use crate::manager::{Manager, Redlock};
 use crate::node::Node;
 use crate::owner::{Holder, Owner};
+use crate::records;
 
 impl Manager {
-    /// Writes who holds the locks beside them, with the ttl of their keys, without waiting.
+    /// Writes who holds the locks beside them, for at least the ttl of their keys, without waiting.
     pub(crate) fn write_owner(
         &self,
         owner: &Owner,
         resources: &Resources,
         (holder, since, key_ttl): (&HolderId, SystemTime, Duration),
     ) {
-        let (value, millis) = (owner.record(holder, since), key_ttl.as_millis());
-        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-        Self::call_all(&self.nodes, resources, |key| {
-            redis::cmd("SET").arg(key).arg(&value).arg("PX").arg(millis).to_owned()
-        });
+        let value = owner.record(holder, since);
+        Self::call_all(&self.nodes, resources, |key| records::write(key, &value, key_ttl));
     }
 
-    /// Keeps what a holder has written for `key_ttl` from now, without waiting.
+    /// Keeps what a holder has written for at least `key_ttl` from now, without waiting.
     pub(crate) fn keep_owner(&self, resources: &Resources, key_ttl: Duration) {
-        let millis = u64::try_from(key_ttl.as_millis()).unwrap_or(u64::MAX);
-        Self::call_all(&self.nodes, resources, |key| {
-            redis::cmd("PEXPIRE").arg(key).arg(millis).to_owned()
-        });
+        Self::call_all(&self.nodes, resources, |key| records::keep(key, key_ttl));
     }
 
     /// Deletes what was written, without waiting.
     pub(crate) fn erase_owner(&self, resources: &Resources) {
-        let nodes = self.nodes_for_release();
-        Self::call_all(&nodes, resources, |key| redis::cmd("DEL").arg(key).to_owned());
+        Self::call_all(&self.nodes_for_release(), resources, records::delete);
     }
 
     fn call_all(nodes: &[Arc<dyn Node>], resources: &Resources, call: impl Fn(&str) -> redis::Cmd) {

@@ -54,6 +54,7 @@ mod node_state;
 mod observe;
 mod outage;
 mod owner;
+mod records;
 mod redis_node;
 mod renewal;
 mod replies;

@@ -40,7 +40,7 @@ impl Redlock {
     /// Takes over a lease by the token that its holder handed over (see [`Lease::token`]).
     ///
     /// Its validity is zero until [`Lease::extend`] or [`Lease::check`] has proved it. The one who handed it
-    /// over must have stopped working: an extension may shorten the time for which the nodes keep the keys.
+    /// over must have stopped working: it goes by its own validity, also after a release here.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] if a name or the token is not valid.

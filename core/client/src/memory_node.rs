@@ -125,9 +125,9 @@ impl Store {
                 self.grant(now, &locks, claim, (key_ttl, fence), &found)
             }
             Action::Restore { key_ttl } => self.grant(now, &locks, claim, (key_ttl, None), &found),
-            Action::Extend { key_ttl } => {
+            Action::Extend { key_ttl, may_shorten } => {
                 if found.all_ours {
-                    self.extend(now, &locks, key_ttl);
+                    self.extend(now, &locks, key_ttl, may_shorten);
                 }
                 found.answer(None)
             }
@@ -160,10 +160,13 @@ impl Store {
         }
     }
 
-    fn extend(&mut self, now: Moment, locks: &[String], key_ttl: Ttl) {
-        self.each(locks, |entry| entry.expires = now + key_ttl.as_duration());
+    fn extend(&mut self, now: Moment, locks: &[String], key_ttl: Ttl, may_shorten: bool) {
+        let least = now + key_ttl.as_duration();
         for lock in locks {
-            self.queues.show(lock, Some(key_ttl.as_duration()));
+            if let Some(entry) = self.keys.get_mut(lock) {
+                entry.expires = if may_shorten { least } else { entry.expires.max(least) };
+                self.queues.show(lock, Some(entry.expires.since(now)));
+            }
         }
     }
 
@@ -247,14 +250,6 @@ impl Store {
     /// The entry under `key`, unless it is gone by `now`.
     fn live(&mut self, now: Moment, key: &str) -> Option<&mut Entry> {
         self.keys.get_mut(key).filter(|entry| entry.expires > now)
-    }
-
-    fn each(&mut self, locks: &[String], mut change: impl FnMut(&mut Entry)) {
-        for lock in locks {
-            if let Some(entry) = self.keys.get_mut(lock) {
-                change(entry);
-            }
-        }
     }
 
     fn put(&mut self, now: Moment, key: String, holder: String, key_ttl: Ttl) {

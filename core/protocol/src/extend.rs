@@ -66,8 +66,7 @@ pub struct ExtendOutcome {
     /// be over, [`ErrorKind::QuorumUnreachable`] if too few nodes answered to tell (what is left of
     /// the validity stays good).
     pub result: Result<Lease, ErrorKind>,
-    /// Until when the lease may be trusted now; earlier than before if a shorter ttl may have reached
-    /// some nodes.
+    /// Until when the lease may be trusted now; as before if it was not prolonged.
     pub until: Moment,
     /// How many rounds were begun.
     pub attempts: u32,
@@ -141,8 +140,8 @@ impl Extend {
         self.until
     }
 
-    /// Says that nodes may keep the keys until `keys_expire_by` because of what they were asked before;
-    /// an extension by a shorter ttl may not reach all of them.
+    /// Says that nodes may keep the keys until `keys_expire_by` because of what they were asked before:
+    /// an extension by a shorter ttl does not change that.
     #[must_use]
     pub const fn outlasting(mut self, keys_expire_by: Moment) -> Self {
         self.keys_expire_by = keys_expire_by;

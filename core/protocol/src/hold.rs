@@ -172,7 +172,6 @@ impl Hold {
         };
         let outcome = extend.take_outcome(env);
         let output = outcome.map_or_else(|| extend.poll(env), Output::Done);
-        self.lease.until = extend.until();
         self.lease.outlast(extend.keys_expire_by());
         self.next_ticket = extend.next_ticket();
         match output {

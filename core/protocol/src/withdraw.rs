@@ -206,7 +206,7 @@ impl Withdraw {
         };
         let key_ttl = drift.lasting(until.since(now));
         self.keys_expire_by = self.keys_expire_by.max(drift.keys_expire_by(key_ttl, deadline));
-        (Action::Extend { key_ttl }, deadline)
+        (Action::Extend { key_ttl, may_shorten: true }, deadline)
     }
 
     /// When something is due next.

@@ -111,6 +111,7 @@ impl World {
                     user(budget.extends > 0 && !busy, Deed::Extend);
                     user(budget.shortens > 0 && !busy, Deed::Shorten);
                     user(budget.take_overs > 0 && !busy, Deed::TakeOver);
+                    user(budget.extends_elsewhere > 0, Deed::ExtendElsewhere);
                     user(budget.checks > 0 && !busy, Deed::Check);
                     user(budget.cancels > 0 && holding.life.is_extending(), Deed::Cancel);
                     let writes = scope.target != Target::None;
@@ -240,6 +241,7 @@ impl World {
                 if !self.link(client.id, node).out.is_empty() {
                     fault(budget.resends, Fault::Break(client.id, node, true));
                     fault(budget.breaks, Fault::Break(client.id, node, false));
+                    fault(budget.strays, Fault::Stray(client.id, node));
                 }
             }
         }
@@ -250,6 +252,7 @@ impl World {
         let gone = self.node_ids().filter(|node| !self.is_up(*node));
         let most = if scope.returns_at_once { 1 } else { self.nodes.len() };
         steps.extend(gone.take(most).map(|node| Step::Fault(Fault::Up(node))));
+        self.arrivals(scope, steps);
         for client in self.clients.iter().filter(|client| client.is_stopped()) {
             steps.push(Step::Fault(Fault::Resume(client.id)));
         }

@@ -111,7 +111,7 @@ impl World {
         let few = |nodes: u64| (nodes.count_ones() as usize) < scope.quorum();
         let standing = self.stands_on(scope, holder);
         let held = release.deleted | standing;
-        let free = scope.nodes - standing.count_ones() as usize;
+        let free = scope.nodes - standing.count_ones() as usize + self.set_again(scope, holder);
         let keeps = release.keeps > self.clock(scope, holder.client);
         if keeps && outcome == ReleaseOutcome::Released {
             self.clients[usize::from(holder.client)].keeps_out = release.keeps;
@@ -141,6 +141,13 @@ impl World {
             standing.count_ones()
         );
         Err(Violation::new(Property::Outcome, text))
+    }
+
+    /// The number of nodes whose keys were set by a command that was late: they expire by themselves.
+    fn set_again(&self, scope: &Scope, holder: Holder) -> usize {
+        let nodes = self.nodes.iter().filter(|_| scope.budget.strays > 0);
+        let keys = nodes.filter_map(|node| node.keys.iter().flatten().next());
+        keys.filter(|key| key.holder == holder && !key.in_time).count()
     }
 
     /// Notes where the keys stand that the client's user is about to release.

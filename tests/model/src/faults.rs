@@ -25,6 +25,11 @@ impl World {
         }
         match fault {
             Fault::Break(client, node, again) => self.break_link(scope, client, node, again),
+            Fault::Stray(client, node) => {
+                self.link_mut(client, node).leave_strays();
+                self.break_link(scope, client, node, true);
+            }
+            Fault::Arrive(client, node) => self.do_stray(scope, client, node),
             Fault::Restart(node, forgets) => {
                 self.nodes[usize::from(node)].run += u32::from(scope.is_guarded());
                 if forgets {
@@ -142,7 +147,8 @@ impl World {
 impl Budget {
     fn spend(&mut self, fault: Fault) {
         let left = match fault {
-            Fault::Up(_) | Fault::Resume(_) | Fault::MendWake(..) => return,
+            Fault::Up(_) | Fault::Resume(_) | Fault::MendWake(..) | Fault::Arrive(..) => return,
+            Fault::Stray(..) => &mut self.strays,
             Fault::CutWake(..) => &mut self.wake_cuts,
             Fault::LoseNews(..) => &mut self.lost_news,
             Fault::LoseQueues(_) => &mut self.queue_losses,

@@ -18,6 +18,9 @@ pub(crate) struct Link {
     pub(crate) out: VecDeque<Sent>,
     /// What the client's own side has to tell: faults.
     told: VecDeque<(Op, Reply)>,
+    /// Commands that may reach the node at any later time, with no reply: those of a connection that broke, and
+    /// those of another who has the token.
+    pub(crate) strays: VecDeque<Sent>,
 }
 
 /// A command on its way, or its reply on the way back.
@@ -249,6 +252,20 @@ impl Link {
                 self.tell(sent.op, &sent.command, sent.sends, FaultKind::Broken);
             }
         }
+    }
+
+    /// What was sent over the connection that breaks now may still arrive, after what the next one carries.
+    pub(crate) fn leave_strays(&mut self) {
+        let is_whole = |sent: &&Sent| !sent.is_done() && sent.progress == Progress::Untouched;
+        self.strays.extend(self.out.iter().filter(is_whole).cloned());
+    }
+
+    /// Another who has the token of `holder` sends a command.
+    pub(crate) fn send_elsewhere(&mut self, holder: Holder, command: Command) {
+        let (sends, progress) = (1, Progress::Untouched);
+        let (op, in_time_until, answer, ward) = (NOBODY, None, None, None);
+        let sent = Sent { op, holder, command, in_time_until, sends, progress, answer, ward };
+        self.strays.push_back(sent);
     }
 
     /// Nobody waits for replies to `op` any more.

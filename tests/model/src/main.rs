@@ -35,6 +35,7 @@ mod search;
 mod shrink;
 mod site;
 mod step;
+mod strays;
 mod table;
 mod users;
 mod views;

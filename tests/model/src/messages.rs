@@ -51,21 +51,8 @@ impl World {
             return;
         };
         let place = usize::from(node);
-        let clock = self.node_clock(scope, place);
-        let micros = clock * 1000 + NODE_WALL;
-        let request = Request {
-            command: &sent.command,
-            holder: sent.holder,
-            resources: scope.wants_of(sent.holder.client),
-            clock,
-            wall: scope.node_wall(place, self.now),
-            in_time: sent.in_time_until.is_some_and(|until| self.now <= until),
-            is_first: sent.is_first(),
-            fences_end: scope.fences_end,
-            buckets: buckets(scope.wants_of(sent.holder.client), scope.shares_bucket).collect(),
-            flaw: scope.flaw,
-            listeners: self.listeners(node),
-        };
+        let request = self.request(scope, node, &sent);
+        let micros = request.clock * 1000 + NODE_WALL;
         if self.nodes[place].has_another(sent.holder, request.resources) {
             self.note_met(client);
         }
@@ -122,6 +109,25 @@ impl World {
         self.spread_news(node);
     }
 
+    /// What a node is told when it does a command now.
+    pub(crate) fn request<'a>(&self, scope: &'a Scope, node: u8, sent: &'a Sent) -> Request<'a> {
+        let place = usize::from(node);
+        let resources = scope.wants_of(sent.holder.client);
+        Request {
+            command: &sent.command,
+            holder: sent.holder,
+            resources,
+            clock: self.node_clock(scope, place),
+            wall: scope.node_wall(place, self.now),
+            in_time: sent.in_time_until.is_some_and(|until| self.now <= until),
+            is_first: sent.is_first(),
+            fences_end: scope.fences_end,
+            buckets: buckets(resources, scope.shares_bucket).collect(),
+            flaw: scope.flaw,
+            listeners: self.listeners(node),
+        }
+    }
+
     /// Notes that a node had another's keys, or the place of another, when the client asked it.
     pub(crate) fn note_met(&mut self, client: u8) {
         if let Phase::Acquiring(acquiring) = &self.clients[usize::from(client)].phase
@@ -157,7 +163,7 @@ impl World {
     }
 
     /// Whether the node still has the memory that the grant relies on.
-    fn remembers(&self, scope: &Scope, node: u8, ward: Option<&Ward>) -> bool {
+    pub(crate) fn remembers(&self, scope: &Scope, node: u8, ward: Option<&Ward>) -> bool {
         let (Some(ward), site) = (ward, &self.nodes[usize::from(node)]) else {
             return true;
         };
@@ -177,7 +183,8 @@ impl World {
     /// A reply that no operation waits for changes nothing, unless its connection may break and the
     /// command be sent again.
     pub(crate) fn drop_unheard(&mut self, client: u8) {
-        if self.budget.resends == 0 || self.budget.faults == 0 {
+        let resends = self.budget.resends.max(self.budget.strays);
+        if resends == 0 || self.budget.faults == 0 {
             let nodes = self.nodes.len();
             let first = usize::from(client) * nodes;
             for place in first..first + nodes {

@@ -135,6 +135,8 @@ fn budget(random: &mut Random, clients: usize) -> Budget {
         forgets: 0,
         fence_losses: 0,
         take_overs: many,
+        strays: many,
+        extends_elsewhere: many,
         flushes: 0,
         rollbacks: 0,
         failbacks: 0,

@@ -21,6 +21,8 @@ pub(crate) struct Budget {
     pub(crate) resends: u16,
     /// Broken connections whose commands are not sent again.
     pub(crate) breaks: u16,
+    /// Broken connections that are replaced at once, and whose commands still arrive.
+    pub(crate) strays: u16,
     /// Restarts of nodes that keep their keys.
     pub(crate) restarts: u16,
     /// Restarts of nodes that forget.
@@ -53,6 +55,8 @@ pub(crate) struct Budget {
     pub(crate) fence_losses: u16,
     /// Leases whose token is asked for again by a client that takes them over.
     pub(crate) take_overs: u16,
+    /// Leases that a client which takes them over extends by the shorter ttl.
+    pub(crate) extends_elsewhere: u16,
     /// Checks of a lease by its holder.
     pub(crate) checks: u16,
     /// Users cancelling.

@@ -53,6 +53,8 @@ pub(crate) enum Deed {
     Abandon,
     /// Asks for the token of the lease again, as who takes it over does.
     TakeOver,
+    /// Has it extended by the scope's shorter ttl by another, who has its token.
+    ExtendElsewhere,
     /// Looks whether the lease is valid, before it writes.
     Look,
     /// Writes to what the lock protects.
@@ -64,6 +66,10 @@ pub(crate) enum Deed {
 pub(crate) enum Fault {
     /// A connection breaks; with `true` what is unanswered is sent again.
     Break(u8, u8, bool),
+    /// A connection breaks, what is unanswered is sent again, and what was not done may still be done later.
+    Stray(u8, u8),
+    /// The node does the next command that arrives after all.
+    Arrive(u8, u8),
     /// A node dies and comes back; with `true` it forgets its keys.
     Restart(u8, bool),
     /// A node dies and comes back from a snapshot that is older than any lock.
@@ -113,6 +119,8 @@ impl Fault {
     pub(crate) const fn node(self) -> Option<u8> {
         match self {
             Self::Break(_, node, _)
+            | Self::Stray(_, node)
+            | Self::Arrive(_, node)
             | Self::CutWake(_, node)
             | Self::MendWake(_, node)
             | Self::LoseNews(_, node)
@@ -143,6 +151,8 @@ impl Fault {
     pub(crate) const fn kind(self) -> Self {
         match self {
             Self::Break(client, _, again) => Self::Break(client, 0, again),
+            Self::Stray(client, _) => Self::Stray(client, 0),
+            Self::Arrive(client, _) => Self::Arrive(client, 0),
             Self::CutWake(client, _) => Self::CutWake(client, 0),
             Self::MendWake(client, _) => Self::MendWake(client, 0),
             Self::LoseNews(client, _) => Self::LoseNews(client, 0),
@@ -206,6 +216,7 @@ impl fmt::Display for Deed {
             Self::Cancel => "cancels",
             Self::Abandon => "abandons the lease",
             Self::TakeOver => "asks for the token of the lease",
+            Self::ExtendElsewhere => "has another extend the lease by a shorter ttl",
             Self::Look => "looks whether the lease is valid",
             Self::Write => "writes",
         })
@@ -224,6 +235,14 @@ impl fmt::Display for Fault {
             }
             Self::Break(client, node, false) => {
                 write!(out, "FAULT: {} and node {node} lose their connection", name(*client))
+            }
+            Self::Stray(client, node) => write!(
+                out,
+                "FAULT: {} and node {node} replace their connection, and what was sent is late",
+                name(*client)
+            ),
+            Self::Arrive(client, node) => {
+                write!(out, "node {node} does what {} sent long ago", name(*client))
             }
             Self::Restart(node, true) => {
                 write!(out, "FAULT: node {node} restarts and has forgotten all")

@@ -38,6 +38,11 @@ impl World {
                 self.budget.take_overs -= 1;
                 self.act(scope, client, |actor| actor.take_over())
             }
+            Deed::ExtendElsewhere => {
+                self.budget.extends_elsewhere -= 1;
+                self.extend_elsewhere(scope, client);
+                Ok(())
+            }
             Deed::Check => {
                 self.budget.checks -= 1;
                 self.act(scope, client, |actor| actor.check())

@@ -97,7 +97,7 @@ fn draw(random: &mut Random, world: &World, possible: &[Step], wildness: u64) ->
 }
 
 const fn is_fault(step: &Step) -> bool {
-    matches!(step, Step::Fault(fault) if !matches!(fault, Fault::Up(_) | Fault::Resume(_)))
+    matches!(step, Step::Fault(fault) if !matches!(fault, Fault::Up(_) | Fault::Resume(_) | Fault::Arrive(..)))
 }
 
 const fn word(fault: Fault) -> &'static str {
@@ -108,6 +108,8 @@ const fn word(fault: Fault) -> &'static str {
         Fault::LoseQueues(_) => "the queues of a node are deleted",
         Fault::Break(_, _, true) => "connection replaced",
         Fault::Break(_, _, false) => "connection lost",
+        Fault::Stray(..) => "connection replaced, commands late",
+        Fault::Arrive(..) => "a late command arrives",
         Fault::Restart(_, false) => "node restarted",
         Fault::Restart(_, true) => "node forgot",
         Fault::Rollback(_) => "node restored",

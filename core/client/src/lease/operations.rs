@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_protocol::{
-    Answer, Environment, ErrorKind, ExtensionEnd, Inspection, LastRound, LeaseLife, Machine,
-    Moment, NodeId, Output, Policy, Reply, RoundReport, Stage, Standing, WorkEnd, WorkId,
+    Environment, ErrorKind, ExtensionEnd, Inspection, LastRound, LeaseLife, Machine, Moment,
+    NodeId, Output, Policy, Reply, RoundReport, Stage, Standing, WorkEnd, WorkId,
 };
 
 use super::account::Before;
@@ -16,6 +16,7 @@ use crate::error::LockError;
 
 impl Lease {
     /// Keeps the lease for `ttl` (or as long as before) from now on; returns the new validity.
+    /// If more is left, the validity gets shorter, but the nodes keep the keys for what is left.
     ///
     /// Tries again on faults while the validity lasts, for as long as an acquisition would continue
     /// without a quorum. Dropping the future leaves the lease with the validity that is proved.
@@ -63,16 +64,6 @@ impl Lease {
     /// [`ErrorKind::QuorumUnreachable`] if too few nodes answer to tell, [`ErrorKind::LockNotHeld`]
     /// after a release.
     pub async fn check(&self) -> Result<Duration, LockError> {
-        self.check_told().await?;
-        Ok(self.validity())
-    }
-
-    /// [`Self::check`] that returns for how long at most one of the nodes keeps the keys. Of two quorums one node is in
-    /// both: no validity that another holder of the same token goes by is longer.
-    ///
-    /// # Errors
-    /// Those of [`Self::check`].
-    pub async fn check_told(&self) -> Result<Duration, LockError> {
         if self.engine().is_current() {
             return self.check_here().await;
         }
@@ -80,7 +71,6 @@ impl Lease {
         self.on_engine(async move { lease.check_here().await }).await
     }
 
-    /// Returns for how long at most a node keeps the keys.
     async fn check_here(&self) -> Result<Duration, LockError> {
         self.refuse_degraded()?;
         let gate = self.gate();
@@ -97,7 +87,7 @@ impl Lease {
         let kind = match inspection.standing {
             Standing::Held(_) => {
                 self.check_usable()?;
-                return Ok(longest_kept(&inspection.report));
+                return Ok(self.validity());
             }
             Standing::NotHeld => ErrorKind::LeaseLost,
             Standing::Unknown => ErrorKind::QuorumUnreachable,
@@ -229,15 +219,6 @@ impl Lease {
     fn error(&self, kind: ErrorKind, rounds: &[RoundReport], spent: (u32, Duration)) -> LockError {
         self.shared.manager.error(kind, &self.shared.claim.resources, rounds, spent)
     }
-}
-
-fn longest_kept(report: &RoundReport) -> Duration {
-    let answers = report.votes.iter().filter_map(|vote| vote.answer.as_ref());
-    let kept = answers.filter_map(|answer| match answer {
-        Ok(Answer::Ours { remaining, .. }) => *remaining,
-        _ => None,
-    });
-    kept.max().unwrap_or_default()
 }
 
 /// The extension of a lease, for the driver.

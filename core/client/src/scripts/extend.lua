@@ -1,16 +1,20 @@
--- Keeps the lock keys of the leases that holders extend for a new ttl from now: many leases in one
+-- Keeps the lock keys of the leases that holders extend for at least a new ttl from now: many leases in one
 -- call, each of them all or nothing.
 --
 -- KEYS   the lock keys of the first lease, then of the second, ...
 -- ARGV   three for each lease: holder id, new ttl in milliseconds, number of its lock keys
+--        behind '=' the ttl is set as it is, also where more is left (a release that keeps the lock for a while)
 -- reply  {code, code, ...}, integers, one for each lease
 --        code   1 extended · 2 a key is gone · 3 a key is another's · 4 a key is of another type
 --
 -- A key that is gone is never made again here: its reply could get lost, and the next round would
--- then count a key that stood free for a while as proof of holding.
+-- then count a key that stood free for a while as proof of holding. A longer time that is left stays: this call
+-- may come late, or from another who has the token, and others may trust that time.
 local reply, key = {}, 0
 for lease = 1, #ARGV, 3 do
   local holder, ttl, count = ARGV[lease], ARGV[lease + 1], tonumber(ARGV[lease + 2])
+  local least = tonumber(ttl)
+  if not least then ttl = string.sub(ttl, 2) end
   local code = 1
   for i = key + 1, key + count do
     local value = redis.pcall('GET', KEYS[i])
@@ -27,7 +31,7 @@ for lease = 1, #ARGV, 3 do
   end
   if code == 1 then
     for i = key + 1, key + count do
-      redis.call('PEXPIRE', KEYS[i], ttl)
+      if not least or redis.call('PTTL', KEYS[i]) < least then redis.call('PEXPIRE', KEYS[i], ttl) end
     end
   end
   key = key + count

@@ -3,7 +3,7 @@
 //!
 //! A fence cannot tell who has a token: an attempt that was refused may have raised it. So a holder
 //! whose sequencer is to be verified writes `token/lock-delay/holder id` to
-//! `quorlock:sequencer:{KEY}`, with the ttl of the lock key, and again with each renewal.
+//! `quorlock:sequencer:{KEY}`, for at least the ttl of the lock key, and again with each renewal.
 
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use crate::keys::lock_key;
 use crate::manager::Manager;
 use crate::node::ServerNode;
+use crate::records;
 
 /// Which holder has which token, as it stands beside a lock whose holder has recorded its sequencer
 /// ([`Lease::record_sequencer`](crate::Lease::record_sequencer)).
@@ -74,31 +75,24 @@ impl Manager {
         record: &Record,
         key_ttl: Duration,
     ) -> Vec<oneshot::Receiver<Value>> {
-        let (value, millis) = (record.text(), u64::try_from(key_ttl.as_millis()));
-        let write = |key: &str| {
-            let mut call = redis::cmd("SET");
-            call.arg(key).arg(&value).arg("PX").arg(millis.unwrap_or(u64::MAX));
-            call
-        };
+        let value = record.text();
+        let write = |key: &str| records::write(key, &value, key_ttl);
         // One answer a server is enough: its calls are carried out in order.
         self.servers().filter_map(|server| call_each(server, resources, write).pop()).collect()
     }
 
-    /// Keeps the records beside the locks for `key_ttl` from now, without waiting.
+    /// Keeps the records beside the locks for at least `key_ttl` from now, without waiting.
     pub(crate) fn keep_record(&self, resources: &Resources, key_ttl: Duration) {
-        let millis = u64::try_from(key_ttl.as_millis()).unwrap_or(u64::MAX);
-        let keep = |key: &str| redis::cmd("PEXPIRE").arg(key).arg(millis).to_owned();
         for server in self.servers() {
-            drop(call_each(server, resources, keep));
+            drop(call_each(server, resources, |key| records::keep(key, key_ttl)));
         }
     }
 
     /// Deletes the records beside the locks, without waiting.
     pub(crate) fn erase_record(&self, resources: &Resources) {
-        let delete = |key: &str| redis::cmd("DEL").arg(key).to_owned();
         let nodes = self.nodes_for_release();
         for server in nodes.iter().filter_map(|node| node.server()) {
-            drop(call_each(server, resources, delete));
+            drop(call_each(server, resources, records::delete));
         }
     }
 

@@ -168,8 +168,10 @@ async fn an_extension_keeps_the_key(mut kind: Kind) {
     assert!(is_ours(&kind.client.grant(&all, 5_000).await));
     assert_eq!(kind.client.ask(&all, extend(50_000)).await, OURS);
     assert!(remaining(&mut kind.client, &all).await > Duration::from_secs(45));
-    // An extension sets the ttl; the caller may want less.
+    // Others may go by what is left; only a release may shorten it.
     assert_eq!(kind.client.ask(&all, extend(20_000)).await, OURS);
+    assert!(remaining(&mut kind.client, &all).await > Duration::from_secs(45));
+    assert_eq!(kind.client.ask(&all, shorten(20_000)).await, OURS);
     assert!(remaining(&mut kind.client, &all).await <= Duration::from_secs(20));
 }
 
@@ -243,7 +245,7 @@ async fn an_inspection_changes_nothing(mut kind: Kind) {
     let mine = claim(&["a", "b"], "x");
     assert_eq!(kind.client.ask(&mine, Action::Inspect).await, ABSENT);
     let granted = FencingToken(token(&kind.client.ask(&mine, fenced(10_000, 5)).await));
-    assert_eq!(kind.client.ask(&claim(&["a"], "x"), extend(4_000)).await, OURS);
+    assert_eq!(kind.client.ask(&claim(&["a"], "x"), shorten(4_000)).await, OURS);
     for _ in 0..2 {
         let looked = kind.client.ask(&mine, Action::Inspect).await;
         let Ok(Answer::Ours { token, remaining: Some(left) }) = looked else {

@@ -20,14 +20,9 @@ impl Extend {
         }
         let deadline = (now + self.policy.node_timeout()).min(self.until);
         let window = Window { start: now, deadline };
-        let action = Action::Extend { key_ttl: self.policy.key_ttl() };
+        let action = Action::Extend { key_ttl: self.policy.key_ttl(), may_shorten: false };
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        // A shorter ttl may reach some nodes whatever becomes of the round: trust no longer than it.
-        let bound = self.policy.drift.end_of(self.policy.ttl, now);
-        if self.until != Moment::FAR_FUTURE {
-            self.until = self.until.min(bound);
-        }
         self.expect_keys_of(deadline);
         self.state = State::Voting(Round::new(ticket, &self.claim, action, window, self.quorum));
     }

@@ -84,11 +84,9 @@ impl Extending {
         self.extend.claim()
     }
 
-    /// Limits the trust in the lease: the operation may set the keys on any node, and some nodes
-    /// may have them for a shorter time by now.
-    fn bound(&mut self) {
+    /// Notes for how long any node may keep the keys by now.
+    fn outlast(&mut self) {
         if let Some(lease) = &mut self.lease {
-            lease.limit(self.extend.until());
             lease.outlast(self.extend.keys_expire_by());
         }
     }
@@ -200,7 +198,7 @@ impl LeaseLife {
             Work::Extending(extending) => {
                 let outcome = extending.extend.take_outcome(env);
                 let output = outcome.map_or_else(|| extending.extend.poll(env), Output::Done);
-                extending.bound();
+                extending.outlast();
                 match output {
                     Output::Send(node, command) => Output::Send(node, command),
                     Output::WakeAt(at) => Output::WakeAt(at),

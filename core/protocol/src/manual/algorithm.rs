@@ -46,6 +46,9 @@
 //! says so and does not count; it is healed after the quorum has proved that the lease never ended.
 //! Faults prove nothing: the extension is tried again while the validity lasts.
 //!
+//! No node keeps a key for less than is left of it: a command that is late, or of another who has the token,
+//! ends no key that a lease stands on. So an extension by a shorter ttl shortens the validity alone.
+//!
 //! # Hold
 //!
 //! A renewed lease is extended when a third of its validity is used. Its loss is reported by the

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::support::{Harness, absent, claim, fault, frees_in, kept, policy, quorum, theirs};
 use quorlock_protocol::{
-    ErrorKind, Extend, Extension, FaultKind, FencingToken, LastRound, Machine as _, Moment, NodeId,
-    PolicyBuilder, Reply,
+    Action, ErrorKind, Extend, Extension, FaultKind, FencingToken, LastRound, Machine as _, Moment,
+    NodeId, PolicyBuilder, Reply,
 };
 
 fn extend_until(
@@ -154,10 +154,20 @@ fn never_starts_after_the_validity_has_ended() {
 }
 
 #[test]
-fn a_shorter_ttl_bounds_the_trust_from_the_moment_it_is_sent() {
-    let harness =
+fn a_shorter_ttl_counts_once_a_quorum_has_confirmed_it() {
+    let mut harness =
         extend_until(3, Moment::from_millis(900), |policy| policy.ttl(Duration::from_millis(200)));
-    assert_eq!(harness.machine.until(), Moment::from_millis(196));
+    harness.answer(0, "extend", kept());
+    assert_eq!(harness.machine.until(), Moment::from_millis(900), "no key ends earlier");
+    harness.answer(1, "extend", kept());
+    assert_eq!(harness.outcome().result.unwrap().until(), Moment::from_millis(196));
+}
+
+#[test]
+fn no_key_of_a_lease_that_is_held_is_shortened() {
+    let harness = extend(3, 900);
+    let action = harness.last(0, "extend").action;
+    assert!(matches!(action, Action::Extend { may_shorten: false, .. }), "{action:?}");
 }
 
 #[test]
@@ -187,7 +197,7 @@ fn keys_stay_as_long_as_any_round_may_have_asked_for() {
     harness.answer(0, "extend", kept());
     harness.answer(1, "extend", kept());
     let lease = harness.outcome().result.unwrap();
-    // Node 2 may not have got the shorter ttl.
+    // No node keeps its key for less than it was asked for before.
     assert_eq!(lease.keys_expire_by(), Moment::from_millis(1062));
 }
 

@@ -40,8 +40,8 @@ fn until_a_revoke(harness: &mut Harness<Withdraw>) {
 
 fn asked(command: &Command) -> u64 {
     match command.action {
-        Action::Extend { key_ttl } => key_ttl.as_millis(),
-        ref other => panic!("{other:?} keeps nothing"),
+        Action::Extend { key_ttl, may_shorten: true } => key_ttl.as_millis(),
+        ref other => panic!("{other:?} does not say for how long"),
     }
 }
 

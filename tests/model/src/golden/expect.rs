@@ -121,7 +121,9 @@ impl Session {
     fn expect_asked(&self, millis: u64) -> Result<(), String> {
         let mut sent = self.sent.iter().rev().map(|(_, command)| &command.action);
         let asked = sent.find_map(|action| match action {
-            Action::Grant { key_ttl, .. } | Action::Extend { key_ttl } => Some(key_ttl.as_millis()),
+            Action::Grant { key_ttl, .. } | Action::Extend { key_ttl, .. } => {
+                Some(key_ttl.as_millis())
+            }
             _ => None,
         });
         let asked = asked.ok_or("no node was asked to keep anything")?;

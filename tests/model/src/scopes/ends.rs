@@ -23,6 +23,23 @@ pub(super) fn small() -> Vec<Scope> {
                 (it.checks, it.pauses, it.hangs) = (1, 1, 1);
             })
         }),
+        Scope {
+            policy: policy(|it| it.try_once().fencing(false)),
+            ..faulty("a lease that another extends by a shorter ttl", 0, |it| {
+                (it.extends_elsewhere, it.extends) = (1, 1);
+            })
+        },
+        faulty("commands that arrive late", 1, |it| it.strays = 1),
+        Scope {
+            policy: policy(|it| it.try_once().min_hold(millis(1500))),
+            ..faulty("least hold, commands that arrive late", 1, |it| it.strays = 1)
+        },
+        alone(Scope {
+            policy: policy(|it| it.try_once().fencing(false)),
+            ..faulty("one lease, commands that arrive late", 2, |it| {
+                (it.strays, it.extends, it.shortens) = (2, 1, 1);
+            })
+        }),
         alone(guarded::flushed("guards: one lease that is renewed, checked and flushed")),
     ]
 }

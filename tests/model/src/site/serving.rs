@@ -172,7 +172,7 @@ impl Site {
                 self.grant(request, key_ttl, fence, &found)
             }
             Action::Restore { key_ttl } => self.grant(request, key_ttl, None, &found),
-            Action::Extend { key_ttl } => {
+            Action::Extend { key_ttl, .. } => {
                 if all_ours {
                     self.set(request, key_ttl);
                     return Answer::Ours { token: None, remaining: None };
@@ -252,20 +252,19 @@ impl Site {
         }
     }
 
-    /// Takes every key that is free or ours; what is ours is kept for at least `key_ttl`.
+    /// Takes every key that is free or ours; what is ours is kept for at least `key_ttl`, unless it may be shortened.
     fn set(&mut self, request: &Request, key_ttl: Ttl) {
         let fresh = Key {
             holder: request.holder,
             expires: request.clock + key_ttl.as_millis(),
             in_time: request.in_time,
         };
-        let granting =
-            matches!(request.command.action, Action::Grant { .. } | Action::Restore { .. });
+        let shortens = matches!(request.command.action, Action::Extend { may_shorten: true, .. });
         for resource in request.resources {
             let key = &mut self.keys[usize::from(*resource)];
             match key {
                 Some(other) if other.holder != request.holder => {}
-                Some(own) if granting && own.expires > fresh.expires => {}
+                Some(own) if !shortens && own.expires > fresh.expires => {}
                 _ => *key = Some(fresh),
             }
             if let (Some(own), Flaw::NeverExpires) = (key, request.flaw) {

@@ -75,7 +75,7 @@ impl Request {
     pub(super) fn keeps(&self) -> Option<Duration> {
         match self.command.action {
             Action::Grant { key_ttl, .. }
-            | Action::Extend { key_ttl }
+            | Action::Extend { key_ttl, .. }
             | Action::Restore { key_ttl } => Some(key_ttl.as_duration()),
             _ => None,
         }

@@ -113,10 +113,15 @@ fn write_extensions(call: &mut Call, requests: &[Request], prefix: &str) {
     }
     for request in requests {
         let claim = &request.command.claim;
-        let Action::Extend { key_ttl } = request.command.action else {
+        let Action::Extend { key_ttl, may_shorten } = request.command.action else {
             continue;
         };
-        call.arg(claim.holder.as_str()).number(key_ttl.as_millis());
+        call.arg(claim.holder.as_str());
+        if may_shorten {
+            call.arg(&format!("={}", key_ttl.as_millis()));
+        } else {
+            call.number(key_ttl.as_millis());
+        }
         call.count(claim.resources.as_slice().len());
     }
 }

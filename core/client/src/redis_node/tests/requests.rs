@@ -78,7 +78,7 @@ impl Asked {
                 let place = self.is_queued.then_some(Place { arrived: TIME, waiter });
                 Action::Grant { key_ttl, fence: self.is_fenced.then_some(fence), place }
             }
-            Kind::Extend => Action::Extend { key_ttl },
+            Kind::Extend => Action::Extend { key_ttl, may_shorten: false },
             Kind::Revoke => Action::Revoke { calls: self.is_queued },
         };
         let claim = Claim {
