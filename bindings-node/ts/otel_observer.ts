@@ -1,6 +1,6 @@
 // What OpenTelemetry's meters get from managers when they are read. Owns which managers are asked.
 
-import type { Meter } from '@opentelemetry/api'
+import type { Attributes, Meter } from '@opentelemetry/api'
 
 import type { RedlockStats } from './figures'
 import type { Redlock } from './redlock'
@@ -26,18 +26,21 @@ export function observe(redlock: Redlock, meter: Meter): () => void {
   }
 }
 
-/** The timeouts of all managers by node, those that are gone included: a counter must not go down. */
+/** The timeouts of all managers by server, those that are gone included: a counter must not go down. */
 class Timeouts {
   readonly all = new Map<string, number>()
   readonly #seen = new WeakMap<Redlock, Map<string, number>>()
 
   count(redlock: Redlock, { nodes }: RedlockStats): void {
     const now = new Map<string, number>()
-    for (const { address, timeouts } of nodes) now.set(address, (now.get(address) ?? 0) + timeouts)
+    for (const node of nodes) {
+      const server = serverOf(node.address)
+      now.set(server, (now.get(server) ?? 0) + node.timeouts)
+    }
     const before = this.#seen.get(redlock)
-    for (const [address, count] of now) {
-      const more = Math.max(0, count - (before?.get(address) ?? 0))
-      this.all.set(address, (this.all.get(address) ?? 0) + more)
+    for (const [server, count] of now) {
+      const more = Math.max(0, count - (before?.get(server) ?? 0))
+      this.all.set(server, (this.all.get(server) ?? 0) + more)
     }
     this.#seen.set(redlock, now)
   }
@@ -59,15 +62,14 @@ function beginToObserve(meter: Meter): Observed {
     // What is left out keeps its last value in the SDK, so that everything has a value in each reading.
     const all = [...managers.keys()].map((redlock) => ({ redlock, stats: redlock.stats() }))
     for (const { redlock, stats } of all) timeouts.count(redlock, stats)
-    for (const [address, count] of timeouts.all)
-      result.observe(counted, count, { 'server.address': address })
+    for (const [server, count] of timeouts.all) result.observe(counted, count, attributesOf(server))
     result.observe(held, sum(all.map(({ stats }) => stats.held)))
     // A Redlock that is closed sees no node any more, and says of each that it is down.
     const nodes = all.flatMap(({ redlock, stats }) => (redlock.isClosed ? [] : stats.nodes))
     // All that were ever seen.
-    for (const address of timeouts.all.keys()) {
-      const own = nodes.filter((node) => node.address === address)
-      const attributes = { 'server.address': address }
+    for (const server of timeouts.all.keys()) {
+      const own = nodes.filter((node) => serverOf(node.address) === server)
+      const attributes = attributesOf(server)
       // Managers with the same node may see it in two states for a moment.
       for (const name of STATES) {
         const isIn = own.some((node) => node.state === name)
@@ -77,6 +79,21 @@ function beginToObserve(meter: Meter): Observed {
   }
   meter.addBatchObservableCallback(look, [held, state, counted])
   return { managers, timeouts }
+}
+
+/** The address of a node without its database. */
+function serverOf(address: string): string {
+  return address.replace(/(?<=:\d+)\/.*|\?db=.*/, '')
+}
+
+/**
+ * Where a server is, as the semantic conventions of OpenTelemetry name it: without a port for a unix socket, and for a node in
+ * memory, which is named as a whole.
+ */
+function attributesOf(server: string): Attributes {
+  const at = /^\w+:\/\/(?:\[(.+)\]|(.+)):(\d+)$/.exec(server)
+  if (at) return { 'server.address': at[1] ?? at[2], 'server.port': Number(at[3]) }
+  return { 'server.address': server.replace(/^unix:\/\//, '') }
 }
 
 export function sum(numbers: number[]): number {

@@ -7,18 +7,13 @@ import { fileURLToPath } from 'node:url'
 import { context, SpanStatusCode, trace } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import {
-  AggregationTemporality,
-  InMemoryMetricExporter,
-  MeterProvider,
-  PeriodicExportingMetricReader,
-} from '@opentelemetry/sdk-metrics'
-import {
   BasicTracerProvider,
   InMemorySpanExporter,
   SimpleSpanProcessor,
 } from '@opentelemetry/sdk-trace-base'
 import { Redlock } from 'quorlock'
 import { instrument } from 'quorlock/otel'
+import { makeMeter } from './support/meters.mjs'
 import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
@@ -49,14 +44,8 @@ describe('quorlock/otel', () => {
   const exporter = new InMemorySpanExporter()
   const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
-  const measured = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
-  const reader = new PeriodicExportingMetricReader({
-    exporter: measured,
-    exportIntervalMillis: 3_600_000,
-  })
-  const meters = new MeterProvider({ readers: [reader] })
+  const { meter, points, meters } = makeMeter()
   const tracer = provider.getTracer('test')
-  const meter = meters.getMeter('test')
   after(async () => meters.shutdown())
 
   const spans = (/** @type {string} */ name) =>
@@ -73,12 +62,6 @@ describe('quorlock/otel', () => {
       /** @type {{ count: number }} */ (value).count,
     ])
     return /** @type {Record<string, number>} */ (Object.fromEntries(counts))
-  }
-  const points = async (/** @type {string} */ name) => {
-    await reader.forceFlush()
-    const latest = measured.getMetrics().at(-1)
-    const all = latest?.scopeMetrics.flatMap(({ metrics }) => metrics) ?? []
-    return all.find(({ descriptor }) => descriptor.name === name)?.dataPoints ?? []
   }
 
   it('makes spans and metrics of a lock', async () => {
@@ -270,30 +253,6 @@ describe('quorlock/otel', () => {
     await redlock.quit()
   })
 
-  it('shows no nodes of a Redlock that is closed', async () => {
-    const cluster = await startServers(3)
-    const redlock = new Redlock(cluster.urls)
-    const stop = instrument(redlock, { tracer, meter })
-    try {
-      await (await redlock.acquire('r', 5000)).release()
-      const states = async () => {
-        const all = await points('quorlock.node.state')
-        const own = all.filter(({ attributes, value }) => {
-          return value === 1 && cluster.urls.includes(String(attributes['server.address']))
-        })
-        return own.map(({ attributes }) => attributes['quorlock.node.state'])
-      }
-      assert.deepEqual(await states(), ['healthy', 'healthy', 'healthy'])
-      assert.equal(redlock.isClosed, false)
-      await redlock.close()
-      assert.equal(redlock.isClosed, true)
-      assert.deepEqual(await states(), [])
-    } finally {
-      await stop()
-      await cluster.close()
-    }
-  })
-
   it('asks each Redlock once for a reading', async () => {
     const redlock = new Redlock(OWN_NODES)
     const stop = instrument(redlock, { tracer, meter })
@@ -340,32 +299,6 @@ describe('quorlock/otel', () => {
         name: 'ConfigError',
         message: `instrument() needs a Redlock, not ${shown}`,
       })
-  })
-
-  it('counts timeouts of nodes beyond the end of a Redlock', async () => {
-    const cluster = await startServers(3)
-    const managers = [0, 1].map(() => new Redlock(cluster.urls, { nodeTimeout: 100 }))
-    const stops = managers.map((redlock) => instrument(redlock, { tracer, meter }))
-    try {
-      for (const redlock of managers) await (await redlock.acquire('r', 5000)).release()
-      for (const server of cluster.servers.slice(0, 2)) await server.pause()
-      for (const redlock of managers)
-        await assert.rejects(redlock.acquire('r', 5000, { retryCount: 0 }))
-      const counted = async () => {
-        const of = (await points('quorlock.node.timeouts')).map(({ value }) => Number(value))
-        return of.reduce((total, value) => total + value, 0)
-      }
-      const before = await counted()
-      assert.ok(before >= 4, `${before}`)
-      stops[0]?.()
-      await managers[0]?.quit()
-      assert.equal(await counted(), before, 'a counter never goes down')
-    } finally {
-      stops[1]?.()
-      for (const server of cluster.servers.slice(0, 2)) await server.resume()
-      await managers[1]?.quit()
-      await cluster.close()
-    }
   })
 
   it('counts losses, and tells names if that is asked for', async () => {

@@ -223,6 +223,35 @@ async def test_a_lease_that_has_run_out_has_expired(api: Api, seen: Seen) -> Non
     assert 0.5 < third < 0.7
 
 
+def test_a_node_is_named_by_the_address_and_port_of_its_server(seen: Seen) -> None:
+    nodes = [
+        "redis://127.0.0.1:1/3?key_prefix=a:",
+        "rediss://user:pass@[::1]:2",
+        "unix:///tmp/none.sock?db=2",
+    ]
+    managers = [
+        Redlock(nodes),
+        Redlock(["redis://127.0.0.1:1/4"]),
+        Redlock(["redis://localhost", "memory://x"]),
+    ]
+    stops = [seen.instrument(locks) for locks in managers]
+    for name in ("quorlock.node.state", "quorlock.node.timeouts"):
+        shown = [
+            (it.attributes["server.address"], it.attributes.get("server.port"))
+            for it in seen.points(name)
+            if it.attributes.get("quorlock.node.state", "down") == "down"
+        ]
+        assert sorted(shown, key=str) == [
+            ("/tmp/none.sock", None),
+            ("127.0.0.1", 1),
+            ("::1", 2),
+            ("localhost", 6379),
+            ("memory://x", None),
+        ]
+    for stop in stops:
+        stop()
+
+
 @both_apis
 async def test_a_manager_that_is_closed_shows_no_nodes(
     api: Api, seen: Seen, cluster3: Cluster

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 import weakref
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -25,9 +26,9 @@ class Observer:
         # : Who asks for each manager. Weak: the meter keeps its callbacks for ever.
         self._managers: weakref.WeakKeyDictionary[RedlockBase, set[object]]
         self._managers = weakref.WeakKeyDictionary()
-        # : The timeouts of all managers by node, those that are gone included, and what was seen of
+        # : The timeouts by server of all managers, also those that are gone, and what was seen of
         # : each: a counter must not go down.
-        self._timeouts: Counter[str] = Counter()
+        self._timeouts: Counter[_Server] = Counter()
         self.renew()
         meter.create_observable_up_down_counter(
             "quorlock.locks.held", [self._look_held], description="Locks that are held now"
@@ -45,7 +46,7 @@ class Observer:
 
     def renew(self) -> None:
         """In a forked child, managers count anew, and a thread of its parent may hold the lock."""
-        self._seen: weakref.WeakKeyDictionary[RedlockBase, Counter[str]]
+        self._seen: weakref.WeakKeyDictionary[RedlockBase, Counter[_Server]]
         self._seen = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
         self._reading = _Reading(float("-inf"), [], set())
@@ -59,17 +60,17 @@ class Observer:
         # A manager that is closed sees no node any more, and says of each that it is down.
         seen = [stats for locks, stats in self._look("states") if not locks.is_closed]
         # Managers with the same node may see it in two states for a moment.
-        states = {(node.address, node.state) for stats in seen for node in stats.nodes}
-        for address in dict.fromkeys(address for address, _ in states):
+        states = {(_Server.of(node.address), node.state) for stats in seen for node in stats.nodes}
+        for server in dict.fromkeys(server for server, _ in states):
             for state in _STATES:
-                attributes = {"server.address": address, "quorlock.node.state": state}
-                yield Observation(int((address, state) in states), attributes)
+                attributes = {**server.attributes(), "quorlock.node.state": state}
+                yield Observation(int((server, state) in states), attributes)
 
     def _look_timeouts(self, _: CallbackOptions) -> Iterable[Observation]:
         for locks, stats in self._look("timeouts"):
             self._count_timeouts(locks, stats)
-        for address, count in self._timeouts.items():
-            yield Observation(count, {"server.address": address})
+        for server, count in self._timeouts.items():
+            yield Observation(count, server.attributes())
 
     def _look(self, asker: str) -> list[tuple[RedlockBase, Stats]]:
         """The figures of all managers: those that another asker has got in this reading.
@@ -91,12 +92,12 @@ class Observer:
         ]
 
     def _count_timeouts(self, locks: RedlockBase, stats: Stats) -> None:
-        now: Counter[str] = Counter()
+        now: Counter[_Server] = Counter()
         for node in stats.nodes:
-            now[node.address] += node.timeouts
+            now[_Server.of(node.address)] += node.timeouts
         before = self._seen.get(locks, Counter())
-        for address, count in now.items():
-            self._timeouts[address] += max(0, count - before[address])
+        for server, count in now.items():
+            self._timeouts[server] += max(0, count - before[server])
         self._seen[locks] = now
 
     def join(self, locks: RedlockBase, asker: object) -> None:
@@ -112,6 +113,28 @@ class Observer:
         if not askers:
             self._count_timeouts(locks, locks.stats())
             del self._managers[locks]
+
+
+class _Server(NamedTuple):
+    """Where a node is, as the semantic conventions of OpenTelemetry name it."""
+
+    address: str
+    port: Optional[int]
+
+    @classmethod
+    def of(cls, node: str) -> _Server:
+        """Without a port for a unix socket, and for a node in memory, which is named as a whole."""
+        at = re.match(r"\w+://(?:\[(.+)\]|([^/]+)):(\d+)", node)
+        if at:
+            return cls(at[1] or at[2], int(at[3]))
+        path = re.match(r"unix://([^?]+)", node)
+        return cls(path[1] if path else node, None)
+
+    def attributes(self) -> dict[str, Union[str, int]]:
+        """What a measurement of it has."""
+        if self.port is None:
+            return {"server.address": self.address}
+        return {"server.address": self.address, "server.port": self.port}
 
 
 class _Reading(NamedTuple):

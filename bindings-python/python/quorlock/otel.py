@@ -18,8 +18,8 @@ Owns the names of the spans and metrics; needs `opentelemetry-api`.
 | `quorlock.lost` | by `quorlock.reason` |
 | `quorlock.degraded` | work that went on without its lock |
 | `quorlock.renewal.slack` | the part of the validity that was left at an extension |
-| `quorlock.node.state` | 1 for the state of a node, by `server.address`, `quorlock.node.state` |
-| `quorlock.node.timeouts` | by `server.address` |
+| `quorlock.node.state` | 1 for the state of a node, by server and `quorlock.node.state` |
+| `quorlock.node.timeouts` | by server: `server.address` and `server.port` |
 """
 
 from __future__ import annotations
