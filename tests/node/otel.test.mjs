@@ -14,7 +14,6 @@ import {
 import { Redlock } from 'quorlock'
 import { instrument } from 'quorlock/otel'
 import { makeMeter } from './support/meters.mjs'
-import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
 const OWN_NODES = ['memory://', 'memory://', 'memory://']

@@ -1,13 +1,11 @@
 // Tests what `quorlock/otel` shows of nodes, with the in-memory exporter of the real SDK.
 import assert from 'node:assert/strict'
 import { after, describe, it } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { Redlock } from 'quorlock'
 import { instrument } from 'quorlock/otel'
 import { makeMeter } from './support/meters.mjs'
 import { startServers } from './support/servers.mjs'
-import { eventually } from './support/wait.mjs'
 
 describe('quorlock/otel on nodes', () => {
   const { meter, points, meters } = makeMeter()
