@@ -227,6 +227,18 @@ def test_a_wrong_setting_is_refused(arguments: dict[str, Any], reason: str) -> N
         SqlFence(**arguments)
 
 
+def test_a_cursor_of_asyncio_is_refused() -> None:
+    class OfAsyncio:
+        async def execute(self, statement: str, parameters: object) -> None:
+            """As that of psycopg.AsyncCursor."""
+
+        def fetchone(self) -> None:
+            """Not reached."""
+
+    with pytest.raises(ConfigTypeError, match=r"await the statements `advance` and `read`"):
+        SqlFence("postgresql").check(OfAsyncio(), "r", 17)
+
+
 def test_what_is_no_token_is_refused_before_anything_is_asked() -> None:
     fence = SqlFence("sqlite")
     with closing(sqlite3.connect(":memory:")) as connection:

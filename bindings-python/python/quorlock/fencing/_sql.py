@@ -8,10 +8,10 @@ with a smaller token waits for one that was first, and is then refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Optional, Protocol
 
-from quorlock._errors import ConfigError, LockError
+from quorlock._errors import ConfigError, ConfigTypeError, LockError
 
 from ._tokens import StaleToken, checked_name, checked_token
 
@@ -100,11 +100,13 @@ a later holder has written with 18; this lease is over, so stop
         Raises `StaleToken` if one was: let it leave the transaction, which is then rolled back. A
         holder with a smaller token waits until the transaction has ended, and is refused if it was
         committed. Raises `LockError` where it can be seen that there is no transaction
-        (`autocommit`), and what the driver raises.
+        (`autocommit`), `ConfigError` for a cursor of asyncio, and what the driver raises.
         """
         checked_name("a resource", resource)
         number = checked_token(token, limit=2**63)
-        cursor.execute(self.advance, self._parameters(resource=resource, token=number))
+        _refuse_to_await(
+            cursor.execute(self.advance, self._parameters(resource=resource, token=number))
+        )
         if _is_outside_of_a_transaction(cursor):
             raise LockError(
                 "the fence was checked outside of a transaction, so that it protects no write: "
@@ -122,6 +124,17 @@ a later holder has written with 18; this lease is over, so stop
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.table!r}>"
+
+
+def _refuse_to_await(result: Any) -> None:
+    if not hasattr(result, "__await__"):
+        return
+    if isinstance(result, Coroutine):
+        result.close()
+    raise ConfigTypeError(
+        "SqlFence.check() takes a cursor that blocks, not one of asyncio: await the statements "
+        "`advance` and `read` of the fence, and compare (docs/fencing.md)"
+    )
 
 
 def _is_outside_of_a_transaction(cursor: Any) -> bool:
