@@ -62,6 +62,12 @@ def test_a_node_that_cannot_be_reached(healthy: Cluster, servers: Servers) -> No
     assert told["nodes"][2].keys() == told["nodes"][0].keys()
 
 
+def test_a_host_that_has_no_address(healthy: Cluster) -> None:
+    code, told = doctor(beside(healthy, "redis://quorlock.invalid:6379"))
+    assert (code, codes(told)) == (1, {"unreachable"})
+    assert "correct the host in the address" in finding(told, "unreachable")["remedy"]
+
+
 def test_too_few_nodes_for_a_lock(servers: Servers) -> None:
     cluster = servers(3, appendonly=True)
     for server in cluster[:2]:

@@ -302,6 +302,14 @@ def test_an_extension_leaves_a_longer_time_where_a_node_has_missed_it(
         missed.command("PEXPIRE", "job", 60_000)
 
 
+def test_an_extension_gives_a_key_without_an_end_one(cluster3: Cluster) -> None:
+    for server in cluster3:
+        server.command("SET", "job", "mine")
+    ended = call("extend", "job", "--token", "mine", "--ttl", "1m", nodes=cluster3.urls)
+    assert (ended.code, ended.err) == (0, "")
+    assert all(50_000 < server.command("PTTL", "job") <= 60_000 for server in cluster3)
+
+
 @pytest.mark.parametrize("command", ["extend", "release"])
 @pytest.mark.parametrize(
     ("values", "code"), [(("other", "other"), 3), (("other", "third"), 3), (("other",), 1)]

@@ -25,6 +25,7 @@ def test_nodes_has_a_row_for_each(healthy: Cluster, servers: Servers) -> None:
     assert "master" in rows[1]
     assert "fsync always" in rows[1]
     assert "connection refused" in ended.out
+    assert call("--quiet", "nodes", nodes=healthy.urls).out, "no exit code tells it"
     told = json.loads(call("nodes", "--json", nodes=healthy.urls).out)
     assert [node["state"] for node in told] == ["healthy"] * 3
 

@@ -71,7 +71,7 @@ pub(crate) fn bench(context: &Context, options: &Bench) -> Result<u8, Failure> {
         ];
         table.row(first.iter().chain(&percentiles).map(|text| Cell::plain(text)).collect());
     }
-    context.output.line(&table.render());
+    context.output.table(&table.render());
     context.output.json(&all.iter().map(Measured::as_json).collect());
     Ok(code::DONE)
 }

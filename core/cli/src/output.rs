@@ -36,6 +36,13 @@ impl Output {
         }
     }
 
+    /// Prints what was asked for and no exit code tells, for people: also with --quiet.
+    pub(crate) fn table(self, text: &str) {
+        if !self.is_json {
+            print(text);
+        }
+    }
+
     /// Prints words for people in which a name from the command line or from others may stand.
     pub(crate) fn words(self, text: &str) {
         self.line(&plain_line(text));

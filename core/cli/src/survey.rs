@@ -18,7 +18,7 @@ use self::findings::{Finding, Severity};
 use crate::arguments::Nodes;
 use crate::context::{Context, is_silence};
 use crate::failure::{Failure, code};
-use crate::output::{print, unwritten};
+use crate::output::unwritten;
 
 /// What is known of all nodes at one time.
 struct Survey {
@@ -185,7 +185,7 @@ pub(crate) fn nodes(context: &Context, options: &Nodes) -> Result<u8, Failure> {
         if options.watch && !context.output.is_json {
             shown::clear_screen();
         }
-        context.output.line(&shown::overview(&survey));
+        context.output.table(&shown::overview(&survey));
         context.output.json(&survey.as_json());
         if !options.watch || unwritten().is_some() {
             return Ok(code::DONE);
@@ -212,10 +212,7 @@ pub(crate) fn doctor(context: &Context) -> Result<u8, Failure> {
         "findings": findings.iter().map(Finding::as_json).collect::<Vec<_>>(),
         "nodes": survey.as_json(),
     }));
-    if !context.output.is_json {
-        // Findings are printed with --quiet, too: they are what was asked for.
-        print(&shown::report(&survey, &findings, status));
-    }
+    context.output.table(&shown::report(&survey, &findings, status));
     Ok(status)
 }
 

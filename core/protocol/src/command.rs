@@ -139,7 +139,8 @@ pub enum Answer {
     Ours {
         /// The fence of the resources after the action, the highest of several.
         token: Option<FencingToken>,
-        /// What is left of the keys' ttl, the shortest of several; only told by an inspection.
+        /// What is left of the keys' ttl, the shortest of several; only told by an inspection, and `None` there if
+        /// another program has made the keys without an end.
         remaining: Option<Duration>,
     },
     /// No key is another's, but at least one is gone. Nothing was made or extended.

@@ -150,7 +150,8 @@ impl Inspect {
         let mut left: Vec<Duration> = Vec::new();
         for (_, answer) in self.round.answers() {
             if let Ok(Answer::Ours { remaining, .. }) = answer {
-                left.push(remaining.unwrap_or_default());
+                // A key without an end stands until somebody deletes it, and an extension gives it one.
+                left.push(remaining.unwrap_or(self.policy.key_ttl().as_duration()));
             }
         }
         left.sort_by(|a, b| b.cmp(a));

@@ -1,5 +1,6 @@
 //! What is wrong with the nodes, and what to do about it. Owns the rules and their words.
 
+mod fault;
 mod refused_write;
 
 use std::time::Duration;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::{Node, Survey};
-use crate::refusal::{is_protected, is_unknown_command};
+use crate::refusal::is_unknown_command;
 
 /// Something that is wrong.
 pub(super) struct Finding {
@@ -128,7 +129,7 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
             ))
         }
         NodeState::Refusing(fault) | NodeState::Down(fault) if is_told_apart(node, fault) => None,
-        NodeState::Refusing(fault) | NodeState::Down(fault) => Some(of_fault(survey, node, fault)),
+        NodeState::Refusing(fault) | NodeState::Down(fault) => Some(fault::of(survey, node, fault)),
     }
 }
 
@@ -163,56 +164,6 @@ fn of_silence(node: &Node) -> Option<Finding> {
         _ => "ask again, and see the server's log",
     };
     Some(Finding::of(node, "unknown", problem, remedy))
-}
-
-fn of_fault(survey: &Survey, node: &Node, fault: &Fault) -> Finding {
-    let (code, remedy) = match fault.kind() {
-        FaultKind::TimedOut if node.has_tls => (
-            "hung",
-            "see whether the address should begin with redis://, without TLS; or else whether the \
-             server's process is stopped",
-        ),
-        FaultKind::TimedOut => ("hung", OF_A_HUNG_ONE),
-        FaultKind::NotSent | FaultKind::Broken | FaultKind::Late => {
-            ("unreachable", "start the server, or correct its address, firewall or TLS settings")
-        }
-        FaultKind::Unauthenticated => {
-            ("wrong-password", "correct the user name and password in the address")
-        }
-        FaultKind::NotPermitted if is_protected(fault.detail()) => ("unreachable", LET_OTHERS_IN),
-        FaultKind::NotPermitted => ("missing-right", "add what is missing with ACL SETUSER"),
-        FaultKind::Replica => ("replica", "give the address of its master, or leave it out"),
-        FaultKind::NotIndependent if shares_its_server(survey, node) => {
-            ("same-server", "name each server once, under one address")
-        }
-        FaultKind::NotIndependent => {
-            ("same-cluster", "name servers that know nothing of each other")
-        }
-        FaultKind::Tls => ("tls", "correct the certificate, or the TLS settings in the address"),
-        FaultKind::TooManyClients => (
-            "too-many-clients",
-            "raise maxclients, or see which clients keep so many connections (CLIENT LIST)",
-        ),
-        FaultKind::Clustered => CLUSTER_MEMBER,
-        FaultKind::NoDatabase => {
-            ("no-database", "correct the number of the database at the end of the address")
-        }
-        FaultKind::Busy => ("busy", "wait until it has started, or see its slow scripts"),
-        FaultKind::WrongType
-        | FaultKind::Garbled
-        | FaultKind::Quarantined
-        | FaultKind::Unwritable
-        | FaultKind::Other => ("fault", "see the server's log"),
-    };
-    Finding::of(node, code, fault.detail(), remedy)
-}
-
-/// Whether another address leads to the same server.
-fn shares_its_server(survey: &Survey, node: &Node) -> bool {
-    let run = |node: &Node| node.facts.as_ref().ok()?.run_id.clone();
-    let own = run(node);
-    let mut others = survey.nodes.iter().filter(|other| !std::ptr::eq(*other, node));
-    others.any(|other| other.endpoint == node.endpoint || own.is_some() && run(other) == own)
 }
 
 fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
@@ -386,7 +337,6 @@ const CLUSTER_MEMBER: (&str, &str) =
     ("cluster-member", "name a server that belongs to no cluster (cluster-enabled no)");
 const HAVE_COMMANDS: &str =
     "take rename-command for it out of the server's configuration, or use a server that has it";
-const LET_OTHERS_IN: &str = "set a password and put it into the address, set bind, or turn protected mode off (protected-mode no)";
 const OF_A_HUNG_ONE: &str =
     "see whether its process is stopped, its load, and slow commands (SLOWLOG GET)";
 const OLDEST: (u32, u32) = (6, 2);

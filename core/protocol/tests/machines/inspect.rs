@@ -120,6 +120,15 @@ fn a_token_that_no_quorum_takes_is_not_handed_out() {
 }
 
 #[test]
+fn keys_without_an_end_stand_for_the_ttl_at_least() {
+    let mut harness = inspect(3);
+    for node in 0..2 {
+        harness.answer(node, "inspect", Ok(Answer::Ours { token: None, remaining: None }));
+    }
+    assert_eq!(harness.outcome().until(), Some(Moment::from_millis(988)));
+}
+
+#[test]
 fn forgotten_fences_are_made_up_for_by_the_clocks_of_the_nodes() {
     for (clock, expected) in [(Some(5_000), Some(5_000)), (Some(30), Some(41)), (None, None)] {
         let now = Moment::from_millis(0);
