@@ -99,6 +99,7 @@ fn nonsense_is_refused_in_a_sentence_without_its_login() {
         ("redis://host/x?password=a@hunter2", "database is not a number"),
         ("unix:///run/r.sock?password=@hunter2&ssl_cert_reqs=none", "no TLS on a unix socket"),
         ("host:x?password=@hunter2", "port is not a number"),
+        ("password:", "no port after the ':'"),
         ("http://host?password=a@hunter2", "scheme is not one of"),
         ("redis://[::1?password=hunter2", "unusable character"),
         ("REDIS_PASSWORD=hunter2", "holds an unusable character"),

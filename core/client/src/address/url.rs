@@ -64,6 +64,10 @@ fn without_scheme(text: &str) -> Result<Address, ConfigError> {
         (Some(login), _) if login.contains('/') => {
             Err(ConfigError::new("write redis:// before a user name and password"))
         }
+        // As in a file of settings, whose next word may be a password.
+        (None, place) if place.find(':').is_some_and(|at| at + 1 == place.len()) => {
+            Err(ConfigError::new("it names no port after the ':'"))
+        }
         _ => network(text, false),
     }
 }
