@@ -9,7 +9,7 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -277,16 +277,18 @@ def test_an_on_event_that_cannot_be_called_is_refused() -> None:
     with pytest.raises(ConfigTypeError, match="on_event must be callable, not int"):
         Redlock(memory_nodes("events"), on_event=3)  # type: ignore[arg-type]
 
-    async def later(_: events.Event) -> None:
-        raise AssertionError("nobody would await it")
+    async def later(_: events.Event) -> None: ...
 
-    class Later:
-        async def __call__(self, event: events.Event) -> None:
-            await later(event)
+    def yields(event: events.Event) -> Iterator[events.Event]:
+        yield event
 
-    for callback in (later, Later()):
-        with pytest.raises(ConfigTypeError, match="on_event must be a function that is not async"):
-            Redlock(memory_nodes("events"), on_event=callback)
+    async def yields_later(event: events.Event) -> AsyncIterator[events.Event]:
+        yield event
+
+    for it in (later, yields, yields_later):
+        for callback in (it, type("Called", (), {"__call__": staticmethod(it)})()):
+            with pytest.raises(ConfigTypeError, match="must be a function that is not async"):
+                Redlock(memory_nodes("events"), on_event=callback)
     with pytest.raises(ConfigTypeError, match="there is no option 'on_event'"):
         Redlock(memory_nodes("events")).lock("r", on_event=print)  # type: ignore[call-arg]
 

@@ -46,8 +46,8 @@ class EventSource:
             if not callable(callback):
                 raise ConfigTypeError(f"on_event must be callable, not {type(callback).__name__}")
             call = getattr(callback, "__call__", None)  # noqa: B004 - it may be async
-            if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call):
-                raise ConfigTypeError("on_event must be a function that is not async")
+            if any(is_other(it) for is_other in _OTHERS for it in (callback, call)):
+                raise ConfigTypeError("on_event must be a function that is not async, nor yields")
             self.add(callback)
 
     # What it uses is bound here: while the interpreter ends, a module may be empty.
@@ -257,6 +257,8 @@ _teller = _Teller()
 # : Guards who is told. It may be taken again, by a signal handler.
 _changing = threading.RLock()
 _MOST_WAITING = 16_384
+# : Kinds of functions whose body a call alone does not run.
+_OTHERS = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 def _renew() -> None:
