@@ -18,7 +18,8 @@ def _source(path: str) -> str:
 
 
 def _findings() -> list[str]:
-    text = _source("core/cli/src/survey/findings.rs")
+    files = ("core/cli/src/survey/findings.rs", "core/cli/src/survey/findings/fault.rs")
+    text = "".join(map(_source, files))
     code = r'"([a-z]+(?:-[a-z]+)*)"'
     found = re.findall(rf"(?:code: |\({{0,1}}){code},(?:\s|$)", text)
     return sorted({*found} - {"ahead", "behind", "unfit", "warning"})
