@@ -258,7 +258,11 @@ _teller = _Teller()
 _changing = threading.RLock()
 _MOST_WAITING = 16_384
 # : Kinds of functions whose body a call alone does not run.
-_OTHERS = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+_OTHERS: tuple[Callable[[Any], bool], ...] = (
+    inspect.iscoroutinefunction,
+    inspect.isgeneratorfunction,
+    inspect.isasyncgenfunction,
+)
 
 
 def _renew() -> None:
