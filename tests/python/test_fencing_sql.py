@@ -173,6 +173,17 @@ def test_resources_do_not_mix(database: Database) -> None:
             database.fence.check(connection.cursor(), "a", 17)
 
 
+def test_the_charset_of_a_connection_of_mysql_makes_no_other_name(mariadb: MariaDb) -> None:
+    options: dict[str, Any] = {"unix_socket": mariadb.socket, "user": "root"}
+    for database in of_mariadb(mariadb):
+        with database.transaction() as connection:
+            database.fence.check(connection.cursor(), "résumé", 9)
+        for charset in ("latin1", "utf8mb4"):
+            other = pymysql.connect(**options, database="fencing", charset=charset)
+            with closing(other), pytest.raises(StaleToken):
+                database.fence.check(other.cursor(), "résumé", 8)
+
+
 def test_a_check_outside_of_a_transaction_is_refused(database: Database) -> None:
     with closing(database.connect()) as connection:
         if isinstance(connection, sqlite3.Connection):
@@ -212,7 +223,7 @@ def test_the_texts_are_for_other_drivers_too() -> None:
         "VALUES ($1, $2) ON CONFLICT (resource) DO UPDATE SET token = excluded.token "
         "WHERE seen.token <= excluded.token"
     )
-    assert SqlFence("mysql").read.endswith("WHERE resource = %s FOR UPDATE")
+    assert SqlFence("mysql").read.endswith("WHERE resource = CONVERT(%s USING utf8mb4) FOR UPDATE")
 
 
 @pytest.mark.parametrize(

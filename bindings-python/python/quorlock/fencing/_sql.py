@@ -165,15 +165,20 @@ _UPSERT = (
     "WHERE seen.token <= excluded.token"
 )
 _READ = "SELECT token FROM {table} WHERE resource = {resource}"
+# A connection sends a name in a charset of its own: without this, "é" by one of latin1 would be
+# another name than "é" by one of utf8mb4, with a row of its own.
 _UPSERT_OF_MYSQL = (
-    "INSERT INTO {table} (resource, token) VALUES ({resource}, {token}) "
+    "INSERT INTO {table} (resource, token) VALUES (CONVERT({resource} USING utf8mb4), {token}) "
     "ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))"
+)
+_READ_OF_MYSQL = (
+    "SELECT token FROM {table} WHERE resource = CONVERT({resource} USING utf8mb4) FOR UPDATE"
 )
 _CREATE = "CREATE TABLE IF NOT EXISTS {table} (resource %s PRIMARY KEY, token BIGINT NOT NULL)"
 # : By dialect: what makes the table, raises a token and reads it.
 _STATEMENTS = {
     "postgresql": (_CREATE % "TEXT", _UPSERT, _READ),
     # Names are compared by their bytes. A plain SELECT would read an old snapshot.
-    "mysql": (_CREATE % "VARBINARY(1024)", _UPSERT_OF_MYSQL, _READ + " FOR UPDATE"),
+    "mysql": (_CREATE % "VARBINARY(1024)", _UPSERT_OF_MYSQL, _READ_OF_MYSQL),
     "sqlite": (_CREATE % "TEXT", _UPSERT, _READ),
 }
