@@ -198,6 +198,16 @@ def test_a_check_outside_of_a_transaction_is_refused(database: Database) -> None
         database.fence.check(connection.cursor(), "invoice:42", 17)
 
 
+def test_a_pipeline_outside_of_a_transaction_is_refused(postgres: Postgres) -> None:
+    fence = SqlFence("postgresql", table="pg_temp.fence")
+    with closing(psycopg.connect(postgres.settings, autocommit=True)) as connection:
+        connection.execute(fence.create_table)
+        with connection.pipeline(), pytest.raises(LockError, match="outside of a transaction"):
+            fence.check(connection.cursor(), "r", 17)
+        with connection.pipeline(), connection.transaction():
+            fence.check(connection.cursor(), "r", 17)
+
+
 def test_rows_may_be_mappings() -> None:
     with closing(sqlite3.connect(":memory:")) as database:
         database.row_factory = lambda cursor, row: {
@@ -209,6 +219,24 @@ def test_rows_may_be_mappings() -> None:
         fence.check(database.cursor(), "r", 18)
         with pytest.raises(StaleToken):
             fence.check(database.cursor(), "r", 17)
+
+
+@pytest.mark.parametrize("token", [17, 19])
+def test_a_row_may_be_the_token_alone(token: int) -> None:
+    with closing(sqlite3.connect(":memory:")) as database:
+        fence = SqlFence("sqlite")
+        database.execute(fence.create_table)
+        database.execute("BEGIN")
+        fence.check(database.cursor(), "r", 18)
+        database.row_factory = lambda _cursor, row: row[0]
+        if token < 18:
+            with pytest.raises(StaleToken):
+                fence.check(database.cursor(), "r", token)
+        else:
+            fence.check(database.cursor(), "r", token)
+        database.row_factory = lambda _cursor, _row: object()
+        with pytest.raises(ConfigTypeError, match="cannot read its token in a row of object"):
+            fence.check(database.cursor(), "r", 20)
 
 
 def test_the_texts_are_for_other_drivers_too() -> None:

@@ -107,15 +107,11 @@ a later holder has written with 18; this lease is over, so stop
         _refuse_to_await(
             cursor.execute(self.advance, self._parameters(resource=resource, token=number))
         )
-        if _is_outside_of_a_transaction(cursor):
-            raise LockError(
-                "the fence was checked outside of a transaction, so that it protects no write: "
-                "begin one first (autocommit is on)",
-                resources=(resource,),
-            )
+        _refuse_outside_of_a_transaction(cursor, resource)
         cursor.execute(self.read, self._parameters(resource=resource))
-        row = cursor.fetchone()
-        (highest,) = row.values() if isinstance(row, Mapping) else row
+        highest = _only_value(cursor.fetchone())
+        # A pipeline of psycopg tells it only once an answer was waited for.
+        _refuse_outside_of_a_transaction(cursor, resource)
         if highest > number:
             raise StaleToken.of(resource, token=number, highest=highest)
 
@@ -135,6 +131,32 @@ def _refuse_to_await(result: Any) -> None:
         "SqlFence.check() takes a cursor that blocks, not one of asyncio: await the statements "
         "`advance` and `read` of the fence, and compare (docs/fencing.md)"
     )
+
+
+def _only_value(row: Any) -> int:
+    """What the driver's row factory has made of a token: a row of one, or the token alone."""
+    values = tuple(row.values()) if isinstance(row, Mapping) else row
+    if isinstance(values, int):
+        return values
+    try:
+        (value,) = values
+    except TypeError:
+        value = None
+    if not isinstance(value, int):
+        raise ConfigTypeError(
+            f"SqlFence.check() cannot read its token in a row of {type(row).__name__}: give it a "
+            "cursor whose rows are tuples or mappings"
+        )
+    return value
+
+
+def _refuse_outside_of_a_transaction(cursor: Any, resource: str) -> None:
+    if _is_outside_of_a_transaction(cursor):
+        raise LockError(
+            "the fence was checked outside of a transaction, so that it protects no write: "
+            "begin one first (autocommit is on)",
+            resources=(resource,),
+        )
 
 
 def _is_outside_of_a_transaction(cursor: Any) -> bool:
