@@ -50,3 +50,12 @@ def test_every_code_is_explained(code: str) -> None:
 def test_every_exit_code_is_explained(status: str) -> None:
     table = PAGE.partition("## Exit codes")[2].partition("##")[0]
     assert re.search(rf"^\| (?:\d+, )?{status}\b", table, re.MULTILINE), status
+
+
+def test_a_loss_that_is_seen_at_the_release_is_explained() -> None:
+    outcomes = _source("core/client/src/error.rs").partition("fn of_outcome")[2]
+    texts = re.findall(r'"(\w[^"{}]*)"', outcomes.partition("format!")[0])
+    assert len(texts) == 2
+    losses = PAGE.partition("### Why leases are lost")[2].partition("\n#")[0]
+    for text in texts:
+        assert text in losses, text
