@@ -123,6 +123,9 @@ def test_nodes_from_a_file(cluster3: Cluster, tmp_path: Path) -> None:
     absent = call("--nodes-file", str(tmp_path / "absent"), "run", "job", *RAN)
     assert absent.code == 64
     assert "cannot read the nodes file" in absent.err
+    endless = call("--nodes-file", "/dev/zero", "run", "job", *RAN)
+    assert endless.code == 64
+    assert "it is longer than a list of nodes can be" in endless.err
 
 
 def test_nodes_from_a_file_and_others(cluster3: Cluster, tmp_path: Path) -> None:

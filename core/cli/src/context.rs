@@ -1,7 +1,9 @@
 //! The nodes that a command uses, and the manager over them. Owns where the addresses come from;
 //! their messages never repeat a password.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -216,7 +218,7 @@ fn has_blank_inside(texts: &str) -> bool {
 fn texts(common: &Common) -> Result<String, Failure> {
     let mut texts = common.nodes.join(",");
     if let Some(path) = &common.nodes_file {
-        let file = fs::read_to_string(path).map_err(|error| {
+        let file = read(path).map_err(|error| {
             Failure::usage(format!("cannot read the nodes file '{}': {error}", path.display()))
         })?;
         // Some editors begin a file with a byte order mark.
@@ -237,6 +239,16 @@ fn texts(common: &Common) -> Result<String, Failure> {
     Ok(texts)
 }
 
+/// The text of a nodes file; some files have no end.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(LONGEST_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST_FILE {
+        return Err(io::Error::other("it is longer than a list of nodes can be"));
+    }
+    Ok(text)
+}
+
 /// A line of the nodes file. A `#` in an address has no blank before it.
 fn without_comment(line: &str) -> &str {
     let is_comment =
@@ -245,5 +257,7 @@ fn without_comment(line: &str) -> &str {
     comment.map_or(line, |(at, _)| &line[..at])
 }
 
+/// In bytes.
+const LONGEST_FILE: u64 = 1 << 20;
 const TO_HEAR: Duration = Duration::from_millis(250);
 const OF_NEAR_NODES: Duration = Duration::from_millis(200);

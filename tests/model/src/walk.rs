@@ -69,10 +69,7 @@ fn draw(random: &mut Random, world: &World, possible: &[Step], wildness: u64) ->
         Step::User(_, Deed::Acquire) => 60,
         Step::User(_, Deed::Release) => 20,
         Step::User(_, Deed::Look | Deed::Write) => 40,
-        Step::User(
-            _,
-            Deed::Extend | Deed::Shorten | Deed::TakeOver | Deed::ExtendElsewhere,
-        ) => 8,
+        Step::User(_, Deed::Extend | Deed::Shorten | Deed::TakeOver | Deed::ExtendElsewhere) => 8,
         Step::User(..) => 2,
         Step::Fault(Fault::Up(_) | Fault::Resume(_) | Fault::Arrive(..)) => 30,
         Step::Fault(_) => 0,

@@ -72,9 +72,8 @@ impl Table {
         self.inner.row_iter().map(paragraph).collect::<Vec<_>>().join("\n")
     }
 
-    /// Gives each column room for its longest word, so that lines are broken between words. Where
-    /// the table is too wide for that, the longest words of all are broken; but it returns false,
-    /// and does nothing, if that is so because the first column takes most of the room.
+    /// Gives each column room for its longest word, so that lines are broken between words. Returns
+    /// false, and does nothing, where the table is too wide for that.
     fn keep_words_whole(&mut self) -> bool {
         let mut widths = self.inner.column_max_content_widths();
         let padding = |column: &comfy_table::Column| column.padding_width();
@@ -86,20 +85,12 @@ impl Table {
             *width = words.max().unwrap_or(0).min(*width);
         }
         let room = self.inner.width().unwrap_or(WIDE).saturating_sub(paddings);
-        let mut most = widths.iter().skip(1).copied().max().unwrap_or(0);
-        let needs = |most: u16| -> u16 {
-            let capped = widths.iter().enumerate();
-            capped.map(|(index, width)| if index == 0 { *width } else { *width.min(&most) }).sum()
-        };
-        if needs(most) > room && widths.first().is_some_and(|first| *first > room / 2) {
+        if widths.iter().sum::<u16>() > room {
             return false;
-        }
-        while most > 1 && needs(most) > room {
-            most -= 1;
         }
         for (index, width) in widths.iter().enumerate().skip(1) {
             if let Some(column) = self.inner.column_mut(index) {
-                let width = *width.min(&most) + column.padding_width();
+                let width = *width + column.padding_width();
                 column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
             }
         }
