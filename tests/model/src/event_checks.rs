@@ -6,7 +6,7 @@ use quorlock_protocol::{FencingToken, ReleaseOutcome};
 use crate::client::{Phase, Release};
 use crate::property::{Property, Violation};
 use crate::scope::Scope;
-use crate::site::{Health, Holder};
+use crate::site::{Health, Holder, Key};
 use crate::step::name;
 use crate::world::World;
 
@@ -145,9 +145,9 @@ impl World {
 
     /// The number of nodes whose keys were set by a command that was late: they expire by themselves.
     fn set_again(&self, scope: &Scope, holder: Holder) -> usize {
+        let is_late = |key: &Key| key.holder == holder && !key.in_time;
         let nodes = self.nodes.iter().filter(|_| scope.budget.strays > 0);
-        let keys = nodes.filter_map(|node| node.keys.iter().flatten().next());
-        keys.filter(|key| key.holder == holder && !key.in_time).count()
+        nodes.filter(|node| node.keys.iter().flatten().any(is_late)).count()
     }
 
     /// Notes where the keys stand that the client's user is about to release.
