@@ -108,6 +108,11 @@ impl Holdings {
         self.entries.get(name).copied()
     }
 
+    /// The names of the entries that all clients share.
+    pub(super) fn shared(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(|name| &**name).filter(|name| is_shared(name))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

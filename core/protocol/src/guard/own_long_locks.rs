@@ -109,12 +109,8 @@ impl OwnLongLocks {
                 .zip(known.get(name))
                 .is_some_and(|(entry, known)| covers(entry) && is_early(entry, known))
         };
-        let shares = |class| has(&shared_name(class));
-        // Also by that of longer ones: a lease that is extended by less than before is noted by its longest time.
-        key_ttl <= FLOOR
-            || CLASSES.map(Duration::from_secs).into_iter().any(shares)
-            || self.name.as_deref().is_some_and(has)
-            || shares(long_class(key_ttl))
+        // Also by a shared entry of longer ones: a lease that is extended by less than before is noted by its longest time.
+        key_ttl <= FLOOR || self.name.as_deref().is_some_and(has) || sure.shared().any(has)
     }
 }
 

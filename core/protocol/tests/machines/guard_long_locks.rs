@@ -110,6 +110,28 @@ fn a_node_that_knows_of_a_longer_lock_covers_a_shorter_one() {
 }
 
 #[test]
+fn a_longer_lock_in_a_shared_entry_covers_a_shorter_one() {
+    let (mut cluster, _) = settled_in(3);
+    let mut clients: Vec<_> = (0..50).map(|_| cluster.settled(|it| it)).collect();
+    for client in &mut clients {
+        assert!(client.lock(&mut cluster, 120_000).is_some());
+        client.unlock(&mut cluster);
+    }
+    // There is no room for an entry of its own.
+    let mut client = cluster.settled(|it| it);
+    client.announce(&mut cluster, 600_000);
+    client.look_around(&mut cluster);
+    let covers = |seconds| {
+        let keep = Duration::from_secs(seconds);
+        client.guards.covers(node_id(1), keep, client.now(&cluster))
+    };
+    // A lease of 600 s is extended by less.
+    let covered = [12, 20, 61, 130, 600].map(covers);
+    assert_eq!(covered, [true; 5]);
+    assert!(!covers(601));
+}
+
+#[test]
 fn others_heed_a_long_lock_that_was_noted_a_moment_late() {
     let (mut cluster, mut holder) = settled_in(3);
     holder.cut_off[2] = true;
