@@ -110,6 +110,22 @@ fn a_node_that_knows_of_a_longer_lock_covers_a_shorter_one() {
 }
 
 #[test]
+fn an_entry_of_a_longer_lock_that_is_about_to_end_covers_no_shorter_one() {
+    let (mut cluster, mut client) = settled_in(3);
+    client.announce(&mut cluster, 30_000);
+    client.look_around(&mut cluster);
+    let at = cluster.now;
+    client.ends(&mut cluster, 30_000, at);
+    // The entry ends 80 s after the last look that renewed it.
+    for (passed, is_covered) in [(60_000, true), (10_000, false)] {
+        cluster.pass(passed);
+        client.look_around(&mut cluster);
+        let now = client.now(&cluster);
+        assert_eq!(client.guards.covers(node_id(1), Duration::from_secs(12), now), is_covered);
+    }
+}
+
+#[test]
 fn a_longer_lock_in_a_shared_entry_covers_a_shorter_one() {
     let (mut cluster, _) = settled_in(3);
     let mut clients: Vec<_> = (0..50).map(|_| cluster.settled(|it| it)).collect();
