@@ -50,23 +50,6 @@ async def test_an_extension_of_a_lease_taken_over_ends_no_trust(
 
 
 @both_apis
-async def test_records_beside_a_lock_stay_as_long_as_it_is_extended(
-    api: Api, cluster3: Cluster
-) -> None:
-    locks = api.Redlock(cluster3.urls, owner={"team": "billing"})
-    lock = locks.lock("r", ttl=30)
-    assert await api(lock.acquire())
-    assert await api(lock.lease.record_sequencer())
-    taken = locks.lease("r", lock.lease.token)
-    assert await api(taken.extend(60)) > 50
-    assert await api(lock.lease.extend(20)) < 20
-    keys = ("r", "quorlock:owner:{r}", "quorlock:sequencer:{r}")
-    every = [(server, key) for server in cluster3 for key in keys]
-    await api.until(lambda: all(server.command("PTTL", key) > 40_000 for server, key in every))
-    assert await api(locks.verify(lock.lease.sequencer))
-
-
-@both_apis
 async def test_an_extension_tells_the_fencing_token_too(api: Api, cluster3: Cluster) -> None:
     async with api.block(api.Redlock(cluster3.urls).lock("r", ttl=30)) as lease:
         for options in ({}, {"auto_extend": True}):

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use quorlock_protocol::{ErrorKind, HolderId, Resource, Resources};
+use quorlock_protocol::{Claim, ErrorKind, Resource, Resources};
 use redis::Value;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -17,38 +17,34 @@ use crate::keys::lock_key;
 use crate::manager::{Manager, Redlock};
 use crate::node::Node;
 use crate::owner::{Holder, Owner};
-use crate::records;
+use crate::records::{self, Deed};
 
 impl Manager {
-    /// Writes who holds the locks beside them, for at least the ttl of their keys, without waiting.
+    /// Writes who holds the locks beside them, for as long as their keys stand, without waiting.
     pub(crate) fn write_owner(
         &self,
         owner: &Owner,
-        resources: &Resources,
-        (holder, since, key_ttl): (&HolderId, SystemTime, Duration),
+        claim: &Claim,
+        (since, key_ttl): (SystemTime, Duration),
     ) {
-        let value = owner.record(holder, since);
-        Self::call_all(&self.nodes, resources, |key| records::write(key, &value, key_ttl));
+        let value = owner.record(&claim.holder, since);
+        Self::alter_owner(&self.nodes, claim, Deed::Write(&value, key_ttl));
     }
 
-    /// Keeps what a holder has written for at least `key_ttl` from now, without waiting.
-    pub(crate) fn keep_owner(&self, resources: &Resources, key_ttl: Duration) {
-        Self::call_all(&self.nodes, resources, |key| records::keep(key, key_ttl));
+    /// Keeps what a holder has written for as long as the keys stand, without waiting.
+    pub(crate) fn keep_owner(&self, claim: &Claim, key_ttl: Duration) {
+        Self::alter_owner(&self.nodes, claim, Deed::Keep(key_ttl));
     }
 
     /// Deletes what was written, without waiting.
-    pub(crate) fn erase_owner(&self, resources: &Resources) {
-        Self::call_all(&self.nodes_for_release(), resources, records::delete);
+    pub(crate) fn erase_owner(&self, claim: &Claim) {
+        Self::alter_owner(&self.nodes_for_release(), claim, Deed::Delete);
     }
 
-    fn call_all(nodes: &[Arc<dyn Node>], resources: &Resources, call: impl Fn(&str) -> redis::Cmd) {
+    fn alter_owner(nodes: &[Arc<dyn Node>], claim: &Claim, deed: Deed<'_>) {
         for server in nodes.iter().filter_map(|node| node.server()) {
-            for resource in resources.as_slice() {
-                drop(
-                    server
-                        .call(call(&Holder::record_key(&lock_key(server.key_prefix(), resource)))),
-                );
-            }
+            let place = (&claim.resources, &claim.holder);
+            drop(records::alter(server, place, Holder::record_key, deed));
         }
     }
 

@@ -1,24 +1,54 @@
-//! The records beside a lock, of its holder and of its sequencer, as calls to a server. Owns how one is written, kept
+//! The records beside a lock key, of its holder and of its sequencer, as calls to a server. Owns how one is written, kept
 //! and deleted; what stands in them belongs to `owner` and `sequencer`.
 
 use std::time::Duration;
 
-use redis::Cmd;
+use quorlock_protocol::{HolderId, Resources};
+use redis::{Cmd, Value};
+use tokio::sync::oneshot;
 
-/// Writes `value` into the record `key`, for at least `ttl` from now.
-pub(crate) fn write(key: &str, value: &str, ttl: Duration) -> Cmd {
+use crate::keys::lock_key;
+use crate::node::ServerNode;
+
+/// What is to become of a record, while the lock key is its holder's.
+#[derive(Clone, Copy)]
+pub(crate) enum Deed<'a> {
+    /// It has this value for as long as the lock key stands, and at least for this time.
+    Write(&'a str, Duration),
+    /// It stays as it is, if it is there, for as long.
+    Keep(Duration),
+    /// It is deleted.
+    Delete,
+}
+
+/// Does that with the record beside each lock key of the resources, whose name `record_key` gives.
+pub(crate) fn alter(
+    server: &dyn ServerNode,
+    (resources, holder): (&Resources, &HolderId),
+    record_key: fn(&str) -> String,
+    deed: Deed<'_>,
+) -> Vec<oneshot::Receiver<Value>> {
+    let (value, ttl) = match deed {
+        Deed::Write(value, ttl) => (value, ttl),
+        Deed::Keep(ttl) => ("", ttl),
+        Deed::Delete => ("", Duration::ZERO),
+    };
     let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-    let mut call = redis::cmd("EVAL");
-    call.arg(include_str!("scripts/record.lua")).arg(1).arg(key).arg(value).arg(millis);
-    call
+    call_each(server, resources, record_key, |record, lock| {
+        let mut call = redis::cmd("EVAL");
+        call.arg(include_str!("scripts/record.lua")).arg(2).arg(record).arg(lock);
+        call.arg(holder.as_str()).arg(millis).arg(value);
+        call
+    })
 }
 
-/// Keeps the record `key`, if there is one, for at least `ttl` from now.
-pub(crate) fn keep(key: &str, ttl: Duration) -> Cmd {
-    write(key, "", ttl)
-}
-
-/// Deletes the record `key`.
-pub(crate) fn delete(key: &str) -> Cmd {
-    redis::cmd("DEL").arg(key).to_owned()
+/// Makes a call for the record beside each lock key of the resources, with the names of both.
+pub(crate) fn call_each(
+    server: &dyn ServerNode,
+    resources: &Resources,
+    record_key: fn(&str) -> String,
+    call: impl Fn(&str, &str) -> Cmd,
+) -> Vec<oneshot::Receiver<Value>> {
+    let locks = resources.as_slice().iter().map(|it| lock_key(server.key_prefix(), it));
+    locks.map(|lock| server.call(call(&record_key(&lock), &lock))).collect()
 }

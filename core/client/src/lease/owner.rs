@@ -24,7 +24,7 @@ impl Lease {
         let since = state.extras.as_mut().and_then(|extras| extras.owned_since.take());
         drop(state);
         if since.is_some() {
-            self.shared.manager.erase_owner(&self.shared.claim.resources);
+            self.shared.manager.erase_owner(&self.shared.claim);
         }
     }
 }
@@ -36,8 +36,7 @@ impl Shared {
         let key_ttl = state.life.policy().key_ttl().as_duration();
         drop(state);
         if let (Some(owner), Some(since)) = (&self.manager.owner, since) {
-            let written = (&self.claim.holder, since, key_ttl);
-            self.manager.write_owner(owner, &self.claim.resources, written);
+            self.manager.write_owner(owner, &self.claim, (since, key_ttl));
         }
     }
 }

@@ -66,7 +66,7 @@ impl Lease {
             state.extras.as_mut().map(|extras| std::mem::take(&mut extras.is_recorded));
         drop(state);
         if is_valid && is_recorded == Some(true) {
-            self.shared.manager.erase_record(&self.shared.claim.resources);
+            self.shared.manager.erase_record(&self.shared.claim);
         }
     }
 }
@@ -86,9 +86,9 @@ impl Shared {
         if self.is_acquired() {
             return self.write_owner();
         }
-        self.manager.keep_owner(&self.claim.resources, key_ttl);
+        self.manager.keep_owner(&self.claim, key_ttl);
         if !is_recorded {
-            self.manager.keep_record(&self.claim.resources, key_ttl);
+            self.manager.keep_record(&self.claim, key_ttl);
         }
     }
 
@@ -103,6 +103,6 @@ impl Shared {
         };
         let record = Record::new(token.0, policy.lock_delay(), &self.claim.holder);
         let key_ttl = policy.key_ttl().as_duration();
-        self.manager.write_record(&self.claim.resources, &record, key_ttl)
+        self.manager.write_record(&self.claim, &record, key_ttl)
     }
 }

@@ -1,13 +1,18 @@
--- Writes a record beside a lock, or keeps the one that stands there, for at least a ttl from now. A longer time
--- that is left of it stays, as it does for the lock key: another who has the token may have extended that.
+-- Writes, keeps or deletes a record beside a lock key, if the lock key is the holder's. A record is kept as long as
+-- the lock key, or longer: another who has the token may have extended that.
 --
--- KEYS   1 the record
--- ARGV   1 its value; '' = keep the one that is there
---        2 ttl in milliseconds
--- reply  OK
-local known = redis.call('GET', KEYS[1])
-if ARGV[1] ~= '' and known ~= ARGV[1] then return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end
-if known and redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+-- KEYS   1 the record · 2 the lock key
+-- ARGV   1 holder id
+--        2 ttl of the record in milliseconds at least; 0 = delete it, also where the lock key is gone
+--        3 its value; '' = keep the one that is there
+-- reply  OK, or nil if it is left alone
+local holder, ttl = redis.call('GET', KEYS[2]), tonumber(ARGV[2])
+if holder ~= ARGV[1] and (holder or ttl > 0) then return false end
+if ttl == 0 then
+  redis.call('DEL', KEYS[1])
+  return redis.status_reply('OK')
 end
+ttl = string.format('%.0f', math.max(ttl, redis.call('PTTL', KEYS[2])))
+if ARGV[3] ~= '' then return redis.call('SET', KEYS[1], ARGV[3], 'PX', ttl) end
+redis.call('PEXPIRE', KEYS[1], ttl)
 return redis.status_reply('OK')

@@ -3,18 +3,17 @@
 //!
 //! A fence cannot tell who has a token: an attempt that was refused may have raised it. So a holder
 //! whose sequencer is to be verified writes `token/lock-delay/holder id` to
-//! `quorlock:sequencer:{KEY}`, for at least the ttl of the lock key, and again with each renewal.
+//! `quorlock:sequencer:{KEY}`, for as long as the lock key stands, and again with each renewal.
 
 use std::time::Duration;
 
-use quorlock_protocol::{HolderId, Resource, Resources};
-use redis::{Cmd, Value};
+use quorlock_protocol::{Claim, HolderId};
+use redis::Value;
 use tokio::sync::oneshot;
 
-use crate::keys::lock_key;
 use crate::manager::Manager;
 use crate::node::ServerNode;
-use crate::records;
+use crate::records::{self, Deed};
 
 /// Which holder has which token, as it stands beside a lock whose holder has recorded its sequencer
 /// ([`Lease::record_sequencer`](crate::Lease::record_sequencer)).
@@ -71,44 +70,37 @@ impl Manager {
     /// Writes `record` beside the locks on every server; the answers can be awaited.
     pub(crate) fn write_record(
         &self,
-        resources: &Resources,
+        claim: &Claim,
         record: &Record,
         key_ttl: Duration,
     ) -> Vec<oneshot::Receiver<Value>> {
-        let value = record.text();
-        let write = |key: &str| records::write(key, &value, key_ttl);
+        let (value, place) = (record.text(), (&claim.resources, &claim.holder));
+        let write = Deed::Write(&value, key_ttl);
         // One answer a server is enough: its calls are carried out in order.
-        self.servers().filter_map(|server| call_each(server, resources, write).pop()).collect()
+        self.servers()
+            .filter_map(|server| records::alter(server, place, Record::key, write).pop())
+            .collect()
     }
 
-    /// Keeps the records beside the locks for at least `key_ttl` from now, without waiting.
-    pub(crate) fn keep_record(&self, resources: &Resources, key_ttl: Duration) {
+    /// Keeps the records for as long as the lock keys stand, without waiting.
+    pub(crate) fn keep_record(&self, claim: &Claim, key_ttl: Duration) {
+        let place = (&claim.resources, &claim.holder);
         for server in self.servers() {
-            drop(call_each(server, resources, |key| records::keep(key, key_ttl)));
+            drop(records::alter(server, place, Record::key, Deed::Keep(key_ttl)));
         }
     }
 
     /// Deletes the records beside the locks, without waiting.
-    pub(crate) fn erase_record(&self, resources: &Resources) {
-        let nodes = self.nodes_for_release();
+    pub(crate) fn erase_record(&self, claim: &Claim) {
+        let (nodes, place) = (self.nodes_for_release(), (&claim.resources, &claim.holder));
         for server in nodes.iter().filter_map(|node| node.server()) {
-            drop(call_each(server, resources, records::delete));
+            drop(records::alter(server, place, Record::key, Deed::Delete));
         }
     }
 
     fn servers(&self) -> impl Iterator<Item = &dyn ServerNode> {
         self.nodes.iter().filter_map(|node| node.server())
     }
-}
-
-/// Makes a call for each of the records on one server.
-pub(super) fn call_each(
-    server: &dyn ServerNode,
-    resources: &Resources,
-    call: impl Fn(&str) -> Cmd,
-) -> Vec<oneshot::Receiver<Value>> {
-    let key = |resource: &Resource| Record::key(&lock_key(server.key_prefix(), resource));
-    resources.as_slice().iter().map(|resource| server.call(call(&key(resource)))).collect()
 }
 
 #[cfg(test)]

@@ -18,12 +18,12 @@ use redis::Value;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::record::call_each;
 use super::{Record, Sequencer};
 use crate::error::LockError;
 use crate::keys::lock_key;
 use crate::manager::{Manager, Redlock};
 use crate::node::{Node, NodeState};
+use crate::records;
 use crate::redis_node::{of_key, of_record};
 
 impl Redlock {
@@ -188,7 +188,7 @@ async fn ask_node(node: &dyn Node, resources: &Resources) -> Result<Says, Fault>
         let key = |resource| server.call(read(&lock_key(server.key_prefix(), resource)));
         // In this order, a record that a holder makes meanwhile is not missed.
         let keys: Vec<_> = resources.as_slice().iter().map(key).collect();
-        (keys, call_each(server, resources, read))
+        (keys, records::call_each(server, resources, Record::key, |record, _| read(record)))
     });
     let Some((keys, records)) = calls else {
         return Err(Fault::new(FaultKind::Other, KEEPS_NONE));
