@@ -111,6 +111,8 @@ impl World {
         for client in 0..self.clients.len() {
             let client = u8::try_from(client).unwrap_or(u8::MAX);
             self.cut_wake(client, node);
+            // No other run of the server takes what was sent to this one.
+            self.link_mut(client, node).strays.clear();
             self.break_link(scope, client, node, again);
         }
     }
