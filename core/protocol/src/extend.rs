@@ -213,7 +213,9 @@ impl Extend {
             return;
         };
         let now = env.now();
-        if verdict == Verdict::Won {
+        // A shorter ttl may be over although the lease is not: that round has proved nothing.
+        let is_of_use = now < self.end_of(&round) || now >= self.until;
+        if verdict == Verdict::Won && is_of_use {
             self.win(now, round);
         } else if self.quorum.is_blocked_by(round.tally().refused) {
             self.finish(now, Err(ErrorKind::LeaseLost), LastRound::Counting(round));

@@ -97,7 +97,9 @@ impl LeaseLife {
         policy: impl Into<Arc<Policy>>,
         quorum: Quorum,
     ) -> Self {
-        Self::new(now, policy.into(), quorum, Work::Unproved(claim))
+        let mut life = Self::new(now, policy.into(), quorum, Work::Unproved(claim));
+        life.marks.set(Mark::TakenOver, true);
+        life
     }
 
     fn new(since: Moment, policy: Arc<Policy>, quorum: Quorum, work: Work) -> Self {

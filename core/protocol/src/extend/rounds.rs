@@ -28,9 +28,9 @@ impl Extend {
     }
 
     pub(super) fn win(&mut self, now: Moment, round: Round) {
-        let until = self.policy.drift.end_of(self.policy.ttl, round.started());
-        // The verdict came after the old validity, or after the new one: the lease was over in between.
-        if now >= self.until || now >= until {
+        let until = self.end_of(&round);
+        // The verdict came after the old validity: the lease was over in between.
+        if now >= self.until {
             return self.finish_over(now, ErrorKind::LeaseLost, round.report());
         }
         self.until = until;
@@ -53,6 +53,11 @@ impl Extend {
                 .flat_map(|node| heal(node, &lease, by)),
         );
         self.finish(now, Ok(lease), LastRound::Counting(round));
+    }
+
+    /// The end of the validity that the round proves if it is won.
+    pub(super) fn end_of(&self, round: &Round) -> Moment {
+        self.policy.drift.end_of(self.policy.ttl, round.started())
     }
 
     /// Nodes are asked to keep the keys, at `asked` at the latest.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{LeaseLife, Stage};
+use super::{LeaseLife, Mark, Stage};
 use crate::command::Ticket;
 use crate::hold::LossReason;
 use crate::time::Moment;
@@ -110,9 +110,11 @@ impl LeaseLife {
     /// Whether the remaining keys of a lost lease stay until its user releases it or they expire.
     /// With a lock-delay they stay: it makes them last longer for this case. They also stay if the
     /// nodes have reported the loss: until the user learns of that, it may rely on a validity that
-    /// it has read.
+    /// it has read. And they stay if another may go by them for longer: the one that handed the
+    /// lease over, or the one to which a lease that is not renewed was handed.
     fn keys_stay(&self, reason: LossReason) -> bool {
-        !self.policy.lock_delay.is_zero() || reason == LossReason::Gone
+        let may_be_anothers = self.marks.has(Mark::TakenOver) || !self.policy.auto_extend;
+        !self.policy.lock_delay.is_zero() || reason == LossReason::Gone || may_be_anothers
     }
 
     /// The machine that takes the keys back from all nodes.

@@ -14,6 +14,8 @@ pub(super) enum Mark {
     Watched = 2,
     /// Its caller waited in the nodes' queues. Others may still wait there, so the nodes tell them of its end.
     Queued = 4,
+    /// Another has won it, and may go by it as well.
+    TakenOver = 8,
 }
 
 impl Marks {
