@@ -50,6 +50,24 @@ async def test_an_extension_of_a_lease_taken_over_ends_no_trust(
 
 
 @both_apis
+@pytest.mark.parametrize(("won", "taken_over"), [(0.5, 60), (60, 0.5)])
+async def test_a_lease_that_runs_out_leaves_the_keys_to_the_other_user_of_its_token(
+    api: Api, cluster3: Cluster, won: float, taken_over: float
+) -> None:
+    lost: list[object] = []
+    lock = api.Redlock(cluster3.urls).lock("r", ttl=won, on_lost=lost.append)
+    assert await api(lock.acquire())
+    taken = api.Redlock(cluster3.urls).lease("r", lock.lease.token, on_lost=lost.append)
+    await api(taken.extend(taken_over))
+    await api.until(lambda: len(lost) == 1)
+    over, other = (lock.lease, taken) if won < taken_over else (taken, lock.lease)
+    with pytest.raises(LeaseLost):
+        await api(over.check())
+    assert await api(other.check()) > 40
+    assert all(server.command("PTTL", "r") > 40_000 for server in cluster3)
+
+
+@both_apis
 async def test_an_extension_tells_the_fencing_token_too(api: Api, cluster3: Cluster) -> None:
     async with api.block(api.Redlock(cluster3.urls).lock("r", ttl=30)) as lease:
         for options in ({}, {"auto_extend": True}):

@@ -52,7 +52,8 @@
 //! # Hold
 //!
 //! A renewed lease is extended when a third of its validity is used. Its loss is reported by the
-//! clock, at the end of the last proved validity, even if no node answers.
+//! clock, at the end of the last proved validity, even if no node answers. Its keys are taken back then; those of a
+//! lease that is not renewed, or was taken over, run out, as another with its token may have extended them.
 //!
 //! # Release
 //!
