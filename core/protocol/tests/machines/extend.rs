@@ -164,6 +164,17 @@ fn a_shorter_ttl_counts_once_a_quorum_has_confirmed_it() {
 }
 
 #[test]
+fn a_verdict_after_a_shorter_ttl_is_no_loss_while_the_old_validity_lasts() {
+    let mut harness =
+        extend_until(3, Moment::from_millis(900), |policy| policy.ttl(Duration::from_millis(40)));
+    harness.answer(0, "extend", kept());
+    harness.env.now = Moment::from_millis(50);
+    harness.answer(1, "extend", kept());
+    assert!(harness.done.is_none(), "it is tried again");
+    assert_eq!(harness.machine.until(), Moment::from_millis(900));
+}
+
+#[test]
 fn no_key_of_a_lease_that_is_held_is_shortened() {
     let harness = extend(3, 900);
     let action = harness.last(0, "extend").action;
