@@ -97,10 +97,12 @@ impl World {
     }
 
     /// For how long the answer to a look has been under way, in milliseconds: the clock was read before
-    /// that, and all the rest of it stands as it is.
+    /// that, and all the rest of it stands as it is. So no answer is late of a node that was struck meanwhile.
     fn lateness(&self, scope: &Scope, client: u8, node: u8) -> u64 {
         let is_late = fingerprint(&(client, node, self.now)).is_multiple_of(4);
-        if is_late { scope.late } else { 0 }
+        let struck_at = self.nodes[usize::from(node)].struck_at;
+        let is_as_it_was = struck_at.is_none_or(|at| at + scope.late < self.now);
+        if is_late && is_as_it_was { scope.late } else { 0 }
     }
 
     /// What is on its way from the node comes before the answer to a look.
