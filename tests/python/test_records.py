@@ -60,3 +60,19 @@ def test_a_record_is_the_holders_alone(cluster3: Cluster) -> None:
     assert alter("b", 5_000, "9/0/b") is None, "nobody has the lock"
     assert alter("b", 0) == "OK"
     assert server.command("EXISTS", RECORDS[1]) == 0
+
+
+@both_apis
+async def test_the_release_of_a_lost_lease_leaves_no_record(api: Api, cluster3: Cluster) -> None:
+    locks = api.Redlock(cluster3.urls, owner={"team": "billing"}, raise_on_lost=False)
+    for options in ({"lock_delay": 30}, {}):
+        lock = locks.lock("r", ttl=0.5, **options)
+        assert await api(lock.acquire())
+        assert await api(lock.lease.record_sequencer())
+        if not options:
+            await api(lock.lease.extend(30))
+            await api(lock.lease.extend(0.5))  # the nodes keep the lock for what is left
+        await api.until(lambda: min(_left(cluster3, "r", *RECORDS)) > 20_000)
+        await api.until(lambda lock=lock: not lock.lease.is_valid)
+        assert await api(lock.release()) == "expired"
+        await api.until(lambda: max(_left(cluster3, "r", *RECORDS)) == -2)

@@ -14,8 +14,7 @@ impl Lease {
         self.shared.write_owner();
     }
 
-    /// Deletes what was written, when the keys of a lease that was valid are taken back: else it may
-    /// be another holder's by now.
+    /// Deletes what was written, when the keys are taken back. What is another holder's by now stays.
     pub(super) fn erase_owner(&self) {
         if self.shared.manager.owner.is_none() {
             return;

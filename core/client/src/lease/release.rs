@@ -146,7 +146,7 @@ impl Lease {
             Release::Lost(_) | Release::NotHeld => None,
         };
         drop(state);
-        if matches!(release, Release::Asked { was_over: false, .. }) {
+        if matches!(release, Release::Asked { .. } | Release::Lost(Some(_))) {
             self.erase_owner();
         }
         (release, end)

@@ -56,16 +56,14 @@ impl Lease {
         written >= quorum
     }
 
-    /// Deletes the record, if there is one, before the keys of a lease that is valid are
-    /// taken back: a least hold leaves these for a while. Later the record may be another holder's,
-    /// and its own expires.
+    /// Deletes the record, if there is one, before the keys are taken back: a least hold leaves these for
+    /// a while. One that is another holder's by now stays.
     pub(super) fn erase_record(&self) {
-        let is_valid = self.is_valid();
         let mut state = self.shared.lock();
         let is_recorded =
             state.extras.as_mut().map(|extras| std::mem::take(&mut extras.is_recorded));
         drop(state);
-        if is_valid && is_recorded == Some(true) {
+        if is_recorded == Some(true) {
             self.shared.manager.erase_record(&self.shared.claim);
         }
     }
