@@ -24,8 +24,8 @@ impl Lease {
     /// had ended at the call, even if a quorum still had the keys. If too few nodes answer for a
     /// lease that was valid, the outcome is [`ReleaseOutcome::Unknown`].
     ///
-    /// If a lock-delay, or a loss before the end of the validity, left the keys of a lost lease on
-    /// the nodes, they are taken back now: the work under it has ended. Before `min_hold` has
+    /// If the keys of a lost lease were left on the nodes, they are taken back now: the work under
+    /// it has ended. So they are where another user of its token has extended it. Before `min_hold` has
     /// passed since the acquisition, the nodes are told to keep the keys until then; for the caller
     /// the lease has ended all the same, with the outcome `Released`.
     ///
