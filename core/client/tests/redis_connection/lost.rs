@@ -94,7 +94,7 @@ fn a_command_goes_out_twice_at_most() {
         let proxy = Proxy::to(server.port()).await;
         let mut client = node_at(&proxy.url());
         let (mine, other) = (claim(&["r"], "a"), claim(&["s"], "a"));
-        assert_eq!(client.grant(&mine, 60_000).await, OURS);
+        assert_eq!(client.grant(&mine, 30_000).await, OURS);
         let mut ask = server.ask();
         let script = "cmdstat_pexpire:calls=";
         proxy.lose_replies();
