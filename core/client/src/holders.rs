@@ -43,8 +43,7 @@ impl Manager {
 
     fn alter_owner(nodes: &[Arc<dyn Node>], claim: &Claim, deed: Deed<'_>) {
         for server in nodes.iter().filter_map(|node| node.server()) {
-            let place = (&claim.resources, &claim.holder);
-            drop(records::alter(server, place, Holder::record_key, deed));
+            drop(records::alter(server, claim, Holder::record_key, deed));
         }
     }
 

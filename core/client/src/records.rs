@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock_protocol::{HolderId, Resources};
+use quorlock_protocol::{Claim, Resources};
 use redis::{Cmd, Value};
 use tokio::sync::oneshot;
 
@@ -21,10 +21,10 @@ pub(crate) enum Deed<'a> {
     Delete,
 }
 
-/// Does that with the record beside each lock key of the resources, whose name `record_key` gives.
+/// Does that with the record beside each lock key of the claim, whose name `record_key` gives.
 pub(crate) fn alter(
     server: &dyn ServerNode,
-    (resources, holder): (&Resources, &HolderId),
+    claim: &Claim,
     record_key: fn(&str) -> String,
     deed: Deed<'_>,
 ) -> Vec<oneshot::Receiver<Value>> {
@@ -34,10 +34,10 @@ pub(crate) fn alter(
         Deed::Delete => ("", Duration::ZERO),
     };
     let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-    call_each(server, resources, record_key, |record, lock| {
+    call_each(server, &claim.resources, record_key, |record, lock| {
         let mut call = redis::cmd("EVAL");
         call.arg(include_str!("scripts/record.lua")).arg(2).arg(record).arg(lock);
-        call.arg(holder.as_str()).arg(millis).arg(value);
+        call.arg(claim.holder.as_str()).arg(millis).arg(value);
         call
     })
 }

@@ -74,27 +74,26 @@ impl Manager {
         record: &Record,
         key_ttl: Duration,
     ) -> Vec<oneshot::Receiver<Value>> {
-        let (value, place) = (record.text(), (&claim.resources, &claim.holder));
+        let value = record.text();
         let write = Deed::Write(&value, key_ttl);
         // One answer a server is enough: its calls are carried out in order.
         self.servers()
-            .filter_map(|server| records::alter(server, place, Record::key, write).pop())
+            .filter_map(|server| records::alter(server, claim, Record::key, write).pop())
             .collect()
     }
 
     /// Keeps the records for as long as the lock keys stand, without waiting.
     pub(crate) fn keep_record(&self, claim: &Claim, key_ttl: Duration) {
-        let place = (&claim.resources, &claim.holder);
         for server in self.servers() {
-            drop(records::alter(server, place, Record::key, Deed::Keep(key_ttl)));
+            drop(records::alter(server, claim, Record::key, Deed::Keep(key_ttl)));
         }
     }
 
     /// Deletes the records beside the locks, without waiting.
     pub(crate) fn erase_record(&self, claim: &Claim) {
-        let (nodes, place) = (self.nodes_for_release(), (&claim.resources, &claim.holder));
+        let nodes = self.nodes_for_release();
         for server in nodes.iter().filter_map(|node| node.server()) {
-            drop(records::alter(server, place, Record::key, Deed::Delete));
+            drop(records::alter(server, claim, Record::key, Deed::Delete));
         }
     }
 
