@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,48 @@ async def test_a_lease_that_runs_out_leaves_the_keys_to_the_other_user_of_its_to
         await api(over.check())
     assert await api(other.check()) > 40
     assert all(server.command("PTTL", "r") > 40_000 for server in cluster3)
+
+
+@both_apis
+@pytest.mark.parametrize("options", [{}, {"fair": True}, {"min_hold": 2}, {"lock_delay": 2}])
+@pytest.mark.parametrize("is_watched", [False, True])
+async def test_the_release_of_what_has_run_out_leaves_the_keys_to_the_other_user_of_its_token(
+    api: Api, cluster3: Cluster, options: dict[str, Any], is_watched: bool
+) -> None:
+    watch = {"on_lost": lambda _error: None} if is_watched else {}
+    locks = api.Redlock(cluster3.urls, owner={"team": "billing"}, raise_on_lost=False)
+    lock = locks.lock("r", ttl=0.5, **options, **watch)
+    assert await api(lock.acquire())
+    taken = locks.lease("r", lock.lease.token)
+    assert await api(taken.extend(60)) > 50
+    await api.sleep(lock.lease.validity + 0.01)
+    assert await api(lock.release()) == "expired"
+    # It goes over the same connections, after what the release sends.
+    assert await api(taken.check()) > 50
+    for key in ("r", "quorlock:owner:{r}"):
+        assert all(server.command("PTTL", key) > 40_000 for server in cluster3)
+    assert await api(taken.release()) == "released"
+
+
+@both_apis
+async def test_the_end_of_a_block_leaves_the_keys_to_the_other_user_of_its_token(
+    api: Api, cluster3: Cluster
+) -> None:
+    ended = {
+        "runs out": {"ttl": 0.5, "auto_extend": False},
+        "is held too long": {"ttl": 0.6, "max_hold": 1},
+    }
+    for end, options in ended.items():
+        locks = api.Redlock(cluster3.urls)
+        with pytest.raises(LeaseLost):
+            async with api.block(locks.lock("r", **options)) as lease:
+                taken = locks.lease("r", lease.token)
+                assert await api(taken.extend(60)) > 50
+                await api.until(lambda: not lease.is_valid)
+        assert await api(taken.check()) > 40, end
+        assert all(server.command("PTTL", "r") > 40_000 for server in cluster3), end
+        assert await api(taken.release()) == "released"
+        await api.until(lambda: cluster3.values("r") == [None] * 3)
 
 
 @both_apis

@@ -37,8 +37,8 @@ impl Manager {
     }
 
     /// Deletes what was written, without waiting.
-    pub(crate) fn erase_owner(&self, claim: &Claim) {
-        Self::alter_owner(&self.nodes_for_release(), claim, Deed::Delete);
+    pub(crate) fn erase_owner(&self, claim: &Claim, max_remaining: Option<Duration>) {
+        Self::alter_owner(&self.nodes_for_release(), claim, Deed::Delete(max_remaining));
     }
 
     fn alter_owner(nodes: &[Arc<dyn Node>], claim: &Claim, deed: Deed<'_>) {

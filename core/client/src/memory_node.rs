@@ -131,8 +131,8 @@ impl Store {
                 }
                 found.answer(None)
             }
-            Action::Revoke { calls } => {
-                self.revoke(now, &locks, claim, calls);
+            Action::Revoke { calls, max_remaining } => {
+                self.revoke(now, &locks, claim, (calls, max_remaining));
                 found.answer(None)
             }
             Action::RaiseFence { token, .. } => {
@@ -170,10 +170,19 @@ impl Store {
         }
     }
 
-    fn revoke(&mut self, now: Moment, locks: &[String], claim: &Claim, calls: bool) {
-        let holder = claim.holder.as_str();
+    fn revoke(
+        &mut self,
+        now: Moment,
+        locks: &[String],
+        claim: &Claim,
+        (calls, max_remaining): (bool, Option<Duration>),
+    ) {
+        let is_ended = |entry: &mut Entry| {
+            let is_ours = entry.holder == claim.holder.as_str();
+            is_ours && max_remaining.is_none_or(|most| entry.expires.since(now) <= most)
+        };
         for lock in locks {
-            if self.live(now, lock).is_some_and(|entry| entry.holder == holder) {
+            if self.live(now, lock).is_some_and(is_ended) {
                 self.keys.remove(lock);
             }
             match self.live(now, lock) {

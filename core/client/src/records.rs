@@ -17,8 +17,8 @@ pub(crate) enum Deed<'a> {
     Write(&'a str, Duration),
     /// It stays as it is, if it is there, for as long.
     Keep(Duration),
-    /// It is deleted.
-    Delete,
+    /// It is deleted, also where the lock key is gone; where more than this time is left of the lock key, it stays.
+    Delete(Option<Duration>),
 }
 
 /// Does that with the record beside each lock key of the claim, whose name `record_key` gives.
@@ -28,16 +28,16 @@ pub(crate) fn alter(
     record_key: fn(&str) -> String,
     deed: Deed<'_>,
 ) -> Vec<oneshot::Receiver<Value>> {
-    let (value, ttl) = match deed {
-        Deed::Write(value, ttl) => (value, ttl),
-        Deed::Keep(ttl) => ("", ttl),
-        Deed::Delete => ("", Duration::ZERO),
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let (ttl, value) = match deed {
+        Deed::Write(value, ttl) => (millis(ttl), value.to_owned()),
+        Deed::Keep(ttl) => (millis(ttl), String::new()),
+        Deed::Delete(most) => (0, most.map(|most| millis(most).to_string()).unwrap_or_default()),
     };
-    let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
     call_each(server, &claim.resources, record_key, |record, lock| {
         let mut call = redis::cmd("EVAL");
         call.arg(include_str!("scripts/record.lua")).arg(2).arg(record).arg(lock);
-        call.arg(claim.holder.as_str()).arg(millis).arg(value);
+        call.arg(claim.holder.as_str()).arg(ttl).arg(&value);
         call
     })
 }

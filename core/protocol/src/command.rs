@@ -64,6 +64,9 @@ pub enum Action {
     Revoke {
         /// For each key that is free then, call the first waiter.
         calls: bool,
+        /// Present for a lease that has ended: a key of which more is left stays, as another who has the token has
+        /// extended it.
+        max_remaining: Option<Duration>,
     },
     /// Raise the fence to `token` if the keys are the claim's (the write-back of a fencing token).
     RaiseFence {
@@ -89,8 +92,8 @@ pub enum Action {
 }
 
 impl Action {
-    /// Deletes the claim's keys, and calls nobody.
-    pub const REVOKE: Self = Self::Revoke { calls: false };
+    /// Deletes the claim's keys, whatever is left of them, and calls nobody.
+    pub const REVOKE: Self = Self::Revoke { calls: false, max_remaining: None };
 
     /// Whether it makes lock keys that were not there.
     pub const fn makes_keys(&self) -> bool {

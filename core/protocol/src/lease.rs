@@ -70,6 +70,14 @@ impl Lease {
         self.keys_expire_by
     }
 
+    /// Whether keys may last longer than a round by its ttl explains: for a lock-delay, for an extension that was not
+    /// won, or for a longer ttl before the last extension.
+    pub(crate) fn outlasts_validity(&self, drift: Drift, node_timeout: Duration) -> bool {
+        // A node is asked until one timeout after the round began, and one after it was won.
+        let explained = self.until + (drift.of(self.ttl) + node_timeout) * 2;
+        self.keys_expire_by > explained
+    }
+
     /// Nodes that cannot hold the keys: the grant was never sent to them, and there was no extension.
     pub fn unsent(&self) -> &[NodeId] {
         &self.unsent

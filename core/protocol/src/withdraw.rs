@@ -44,6 +44,8 @@ pub struct Withdraw {
     /// The time before which the keys cannot have expired.
     valid_until: Moment,
     keep: Option<Keep>,
+    /// Keys that last longer than until then stay.
+    spared_from: Option<Moment>,
     /// Whether nodes call those that wait for the keys.
     calls: bool,
     node_timeout: Duration,
@@ -89,6 +91,7 @@ impl Withdraw {
             keys_expire_by: withdrawal.keys_expire_by,
             valid_until: now,
             keep: None,
+            spared_from: None,
             calls: false,
             node_timeout: withdrawal.node_timeout,
             nodes,
@@ -111,6 +114,14 @@ impl Withdraw {
         self
     }
 
+    /// Leaves keys that last longer than until then, as the lease has ended: another who has its token has extended
+    /// them.
+    #[must_use]
+    pub const fn sparing(mut self, from: Moment) -> Self {
+        self.spared_from = Some(from);
+        self
+    }
+
     /// Has every node call the first waiter for the keys, once they are free there (if `calls`).
     #[must_use]
     pub const fn calling(mut self, calls: bool) -> Self {
@@ -128,6 +139,11 @@ impl Withdraw {
         for progress in &mut self.nodes {
             progress.restart();
         }
+    }
+
+    /// How much may be left of a key that is deleted now; `None` without a limit.
+    pub fn max_remaining(&self, now: Moment) -> Option<Duration> {
+        self.spared_from.map(|from| from.since(now))
     }
 
     pub(crate) const fn ticket(&self) -> Ticket {
@@ -202,11 +218,12 @@ impl Withdraw {
     /// keys is right only for a while, and prolongs them.
     fn action(&mut self, now: Moment, deadline: Moment) -> (Action, Moment) {
         let Some(Keep { until, drift }) = self.keep.filter(|keep| now < keep.until) else {
-            return (Action::Revoke { calls: self.calls }, self.keys_expire_by);
+            let max_remaining = self.max_remaining(now);
+            return (Action::Revoke { calls: self.calls, max_remaining }, self.keys_expire_by);
         };
         let key_ttl = drift.lasting(until.since(now));
         self.keys_expire_by = self.keys_expire_by.max(drift.keys_expire_by(key_ttl, deadline));
-        (Action::Extend { key_ttl, may_shorten: true }, deadline)
+        (Action::Extend { key_ttl, may_shorten: self.spared_from.is_none() }, deadline)
     }
 
     /// When something is due next.

@@ -18,6 +18,7 @@ impl World {
     pub(crate) fn check(&self, scope: &Scope) -> Result<(), Violation> {
         let results = [
             self.check_exclusion(scope),
+            self.check_second_user(scope),
             self.check_standing(scope),
             self.check_known(scope),
             self.check_clients(scope),
@@ -201,9 +202,8 @@ impl World {
 
 /// The longest ttl that any command of the world asks for, in milliseconds.
 fn longest_kept(scope: &Scope) -> u64 {
-    let asked =
-        scope.policy.key_ttl().max(scope.shorter.key_ttl()).max(scope.policy_of(1).key_ttl());
-    let asked = asked.as_millis();
+    let policies = [scope.policy, scope.policy_of(1), scope.shorter, scope.elsewhere];
+    let asked = policies.map(|it| it.key_ttl().as_millis()).into_iter().max().unwrap_or(0);
     let least = scope.policy.min_hold().as_millis() * 100;
     // By a clock that is 1 % fast, plus an allowance for its grain.
     asked.max(u64::try_from(least.div_ceil(99)).unwrap_or(u64::MAX).saturating_add(GRAINS))

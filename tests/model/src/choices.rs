@@ -123,6 +123,7 @@ impl World {
                 // In the end it releases the lease or forgets it.
                 Phase::Lost(_) => {
                     user(scope.releases, Deed::Release);
+                    user(budget.extends_elsewhere > 0, Deed::ExtendElsewhere);
                     user(true, Deed::Abandon);
                 }
             }
@@ -163,7 +164,9 @@ impl World {
         });
         // Between a lease's beginning and its end nothing changes by itself; but an extension (or
         // check) in between that is answered later is another schedule than one at the beginning.
-        let extends = self.budget.extends > 0 || self.budget.shortens > 0 || self.budget.checks > 0;
+        let budget = &self.budget;
+        let extensions = [budget.extends, budget.shortens, budget.extends_elsewhere];
+        let extends = budget.checks > 0 || extensions.iter().any(|left| *left > 0);
         let half = scope.policy.ttl().as_duration() / 2;
         let midway = self.clients.iter().filter_map(|client| match &client.phase {
             Phase::Holding(holding) if extends => reaches(client, holding.until().before(half)),

@@ -158,7 +158,14 @@ impl Actor<'_> {
         if keeps > clock {
             self.client.let_run_out(&holding);
         }
-        match holding.life.release(clock) {
+        let end = holding.life.release(clock);
+        if let End::Asked { withdraw, .. } | End::Lost(Some(withdraw)) = &end
+            && withdraw.max_remaining(clock).is_some_and(|most| most.is_zero())
+            && holding.until() <= clock
+        {
+            self.client.let_run_out(&holding);
+        }
+        match end {
             End::NotHeld => {}
             // The work under a lost lease has ended, and the outcome is told at once.
             End::Lost(left) => {

@@ -32,6 +32,7 @@ mod random_worlds;
 mod scope;
 mod scopes;
 mod search;
+mod second_user;
 mod shrink;
 mod site;
 mod step;

@@ -55,7 +55,7 @@ pub(crate) struct Budget {
     pub(crate) fence_losses: u16,
     /// Leases whose token is asked for again by a client that takes them over.
     pub(crate) take_overs: u16,
-    /// Leases that a client which takes them over extends by the shorter ttl.
+    /// Leases that another who has their token extends.
     pub(crate) extends_elsewhere: u16,
     /// Checks of a lease by its holder.
     pub(crate) checks: u16,
@@ -131,6 +131,8 @@ pub(crate) struct Scope {
     pub(crate) idle: u64,
     /// For [`Deed::Shorten`](crate::step::Deed::Shorten).
     pub(crate) shorter: Policy,
+    /// For extensions by another who has the token.
+    pub(crate) elsewhere: Policy,
     /// How many acquisitions each client begins.
     pub(crate) locks: u16,
     pub(crate) budget: Budget,
@@ -204,6 +206,7 @@ impl Scope {
             is_fresh: false,
             idle: 0,
             shorter: policy(|it| it.ttl(Duration::from_millis(300)).try_once()),
+            elsewhere: policy(|it| it.ttl(Duration::from_millis(300)).try_once()),
             locks: 1,
             budget: Budget::default(),
             bound: None,
@@ -331,6 +334,15 @@ impl Scope {
         walls.sort_unstable();
         let error = u64::from(client) * 3000;
         self.knows_clocks.then(|| walls[(self.nodes - 1) / 2].saturating_sub(error))
+    }
+
+    /// Whether who has the token of a lease may rely on it whatever becomes of the one that acquired it: that one asked
+    /// for its keys once, and no longer than it trusts them; or the other asks for longer.
+    pub(crate) fn spares_second_user(&self) -> bool {
+        let (policy, budget) = (&self.policy, &self.budget);
+        let asks_once = budget.extends == 0 && self.elsewhere.ttl() > policy.key_ttl();
+        let is_renewed = policy.auto_extend() || budget.shortens > 0 || self.is_guarded();
+        !is_renewed && (policy.lock_delay().is_zero() || asks_once)
     }
 
     /// How many nodes make a quorum.

@@ -53,7 +53,7 @@ pub(crate) enum Deed {
     Abandon,
     /// Asks for the token of the lease again, as who takes it over does.
     TakeOver,
-    /// Has it extended by the scope's shorter ttl by another, who has its token.
+    /// Has it extended by the ttl of another, who has its token.
     ExtendElsewhere,
     /// Looks whether the lease is valid, before it writes.
     Look,
@@ -216,7 +216,7 @@ impl fmt::Display for Deed {
             Self::Cancel => "cancels",
             Self::Abandon => "abandons the lease",
             Self::TakeOver => "asks for the token of the lease",
-            Self::ExtendElsewhere => "has another extend the lease by a shorter ttl",
+            Self::ExtendElsewhere => "has another extend the lease",
             Self::Look => "looks whether the lease is valid",
             Self::Write => "writes",
         })

@@ -1,11 +1,8 @@
 //! Commands that reach a node later than what was sent after them: those of a connection that broke, which may still be
-//! on their way, and those of another process that has the token of a lease. Owns when they are done.
+//! on their way, and those of another process that has the token of a lease (`second_user`). Owns when they are done.
 
-use quorlock_protocol::{Action, Command, Moment, Ticket};
-
-use crate::client::Phase;
 use crate::scope::Scope;
-use crate::site::{Health, Holder};
+use crate::site::Health;
 use crate::step::{Fault, Step};
 use crate::world::World;
 
@@ -35,28 +32,12 @@ impl World {
         if self.remembers(scope, node, sent.ward.as_ref()) {
             let answer = self.nodes[place].run(&request);
             self.note(client, node, (8_u8, answer));
+            self.note_second_vote(node, &sent.command, answer);
         } else {
             self.nodes[place].leave(&request);
             self.note(client, node, 8_u8);
         }
         self.fire_watches(node, &before);
         self.spread_news(node);
-    }
-
-    /// Another process, to which the holder has given its token, extends the lease by the shorter ttl on every node.
-    pub(crate) fn extend_elsewhere(&mut self, scope: &Scope, client: u8) {
-        let Phase::Holding(holding) = &self.clients[usize::from(client)].phase else {
-            return;
-        };
-        let command = Command {
-            ticket: Ticket::default(),
-            claim: holding.lease().claim().clone(),
-            action: Action::Extend { key_ttl: scope.shorter.key_ttl(), may_shorten: false },
-            not_after: Moment::FAR_FUTURE,
-        };
-        let holder = Holder { client, draw: holding.draw };
-        for node in self.node_ids() {
-            self.link_mut(client, node).send_elsewhere(holder, command.clone());
-        }
     }
 }

@@ -73,6 +73,10 @@ impl World {
             Phase::Holding(holding) | Phase::Lost(holding) => holding.draw,
             Phase::Idle | Phase::Acquiring(_) => return Ok(()),
         };
+        let clock = self.clock(scope, client);
+        if self.clients[usize::from(client)].valid_lease(clock).is_some() {
+            self.end_second_user(client);
+        }
         self.note_hand_off(scope);
         self.act(scope, client, |actor| actor.release())?;
         self.note_release(scope, client, draw);

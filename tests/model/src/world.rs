@@ -9,6 +9,7 @@ use crate::link::Link;
 use crate::parts::Parts;
 use crate::property::{Property, Violation};
 use crate::scope::{Budget, Scope};
+use crate::second_user::SecondUser;
 use crate::site::{Holder, Site};
 use crate::step::Step;
 use crate::users::Written;
@@ -38,6 +39,7 @@ pub(crate) struct World {
     /// What each resource's target has seen.
     pub(crate) targets: Vec<Written>,
     pub(crate) views: Views,
+    pub(crate) second_user: Option<Box<SecondUser>>,
 }
 
 impl World {
@@ -65,6 +67,7 @@ impl World {
             won: 0,
             targets: vec![Written::default(); scope.resources()],
             views: Views((0..scope.nodes).map(|node| scope.mark_of(node)).collect()),
+            second_user: None,
         };
         world.set_up_guards(scope);
         world.set_up_foreign(scope);

@@ -1,6 +1,6 @@
 //! Writes who holds a lease to the nodes, and deletes it. Owns when; waits for no answer.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::{Lease, Shared};
 
@@ -14,8 +14,8 @@ impl Lease {
         self.shared.write_owner();
     }
 
-    /// Deletes what was written, when the keys are taken back. What is another holder's by now stays.
-    pub(super) fn erase_owner(&self) {
+    /// Deletes what was written, if anything was.
+    pub(super) fn erase_owner(&self, max_remaining: Option<Duration>) {
         if self.shared.manager.owner.is_none() {
             return;
         }
@@ -23,7 +23,7 @@ impl Lease {
         let since = state.extras.as_mut().and_then(|extras| extras.owned_since.take());
         drop(state);
         if since.is_some() {
-            self.shared.manager.erase_owner(&self.shared.claim);
+            self.shared.manager.erase_owner(&self.shared.claim, max_remaining);
         }
     }
 }

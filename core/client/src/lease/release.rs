@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use quorlock_protocol::{Release, ReleaseOutcome, Withdraw};
@@ -25,9 +26,11 @@ impl Lease {
     /// lease that was valid, the outcome is [`ReleaseOutcome::Unknown`].
     ///
     /// If the keys of a lost lease were left on the nodes, they are taken back now: the work under
-    /// it has ended. So they are where another user of its token has extended it. Before `min_hold` has
-    /// passed since the acquisition, the nodes are told to keep the keys until then; for the caller
-    /// the lease has ended all the same, with the outcome `Released`.
+    /// it has ended. Before `min_hold` has passed since the acquisition, the nodes are told to keep the keys until then;
+    /// for the caller the lease has ended all the same, with the outcome `Released`.
+    ///
+    /// Of a lease that had expired, keys stay that last longer than this lease asked for: another who has its token has
+    /// extended it.
     ///
     /// It begins when the future is first polled. A close of the manager in between leaves the nodes open for it, for a
     /// moment. After a close, the nodes are connected to again.
@@ -115,7 +118,6 @@ impl Lease {
             return;
         }
         let _nodes = self.shared.manager.nodes_for_release();
-        self.erase_record();
         let mut state = self.shared.lock();
         let now = self.shared.now();
         let withdraw = state.life.withdraw(now);
@@ -123,14 +125,13 @@ impl Lease {
         state.settle(&self.shared.manager.renewals);
         drop(state);
         if end.is_some() {
-            self.erase_owner();
+            self.erase_records(None);
         }
         self.revoke(withdraw, None, ReleaseVotes::default(), end);
     }
 
     /// The user releases the lease; `votes` will receive the nodes' answers.
     fn begin_release(&self, votes: Option<&ReleaseVotes>) -> (Release, Option<EndOfLease>) {
-        self.erase_record();
         let mut state = self.shared.lock();
         let now = self.shared.now();
         let release = state.life.release(now);
@@ -146,10 +147,22 @@ impl Lease {
             Release::Lost(_) | Release::NotHeld => None,
         };
         drop(state);
-        if matches!(release, Release::Asked { .. } | Release::Lost(Some(_))) {
-            self.erase_owner();
+        match &release {
+            Release::NotHeld => {}
+            // The keys were taken back with the loss: what stands there now is another's.
+            Release::Lost(None) => self.erase_records(Some(Duration::ZERO)),
+            Release::Lost(Some(machine)) | Release::Asked { withdraw: machine, .. } => {
+                self.erase_records(machine.max_remaining(now));
+            }
         }
         (release, end)
+    }
+
+    /// Deletes what is written beside the keys, before these are taken back: a least hold leaves them for a while.
+    /// What is another holder's by now stays, and so does all beside a key of which more than `max_remaining` is left.
+    fn erase_records(&self, max_remaining: Option<Duration>) {
+        self.erase_record(max_remaining);
+        self.erase_owner(max_remaining);
     }
 
     fn revoke(

@@ -1,6 +1,8 @@
 //! The sequencer of a lease, and the record by which others can verify it. Owns when the record is
 //! written and deleted.
 
+use std::time::Duration;
+
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use redis::Value;
@@ -56,15 +58,14 @@ impl Lease {
         written >= quorum
     }
 
-    /// Deletes the record, if there is one, before the keys are taken back: a least hold leaves these for
-    /// a while. One that is another holder's by now stays.
-    pub(super) fn erase_record(&self) {
+    /// Deletes the record, if there is one.
+    pub(super) fn erase_record(&self, max_remaining: Option<Duration>) {
         let mut state = self.shared.lock();
         let is_recorded =
             state.extras.as_mut().map(|extras| std::mem::take(&mut extras.is_recorded));
         drop(state);
         if is_recorded == Some(true) {
-            self.shared.manager.erase_record(&self.shared.claim);
+            self.shared.manager.erase_record(&self.shared.claim, max_remaining);
         }
     }
 }

@@ -3,14 +3,21 @@
 --
 -- KEYS   the lock keys
 -- ARGV   1 holder id
+--        2 for a lease that has ended: the most milliseconds that may be left of a key; one that lasts longer stays,
+--          as another who has the token has extended it
 -- reply  {code, token, pttl, time}, integers
 --        code   1 all were the holder's · 2 at least one was gone · 3 at least one is another's
 --        token, pttl, time   0, -2, 0 (not read)
 --
 -- A key of another type does not keep the others from being deleted; its error is the reply.
+local most = tonumber(ARGV[2])
+local function delete(key)
+  if not most or redis.call('PTTL', key) <= most then redis.call('DEL', key) end
+end
+
 if locks == 1 then
   local value = redis.call('GET', KEYS[1])
-  if value == ARGV[1] then redis.call('DEL', KEYS[1]) end
+  if value == ARGV[1] then delete(KEYS[1]) end
   return {value == ARGV[1] and 1 or value and 3 or 2, 0, -2, 0}
 end
 
@@ -20,7 +27,7 @@ for i = 1, locks do
   if not value then
     code = math.max(code, 2)
   elseif value == ARGV[1] then
-    redis.call('DEL', KEYS[i])
+    delete(KEYS[i])
   elseif type(value) == 'table' then
     problem = value
   else

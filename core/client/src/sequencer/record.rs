@@ -89,11 +89,11 @@ impl Manager {
         }
     }
 
-    /// Deletes the records beside the locks, without waiting.
-    pub(crate) fn erase_record(&self, claim: &Claim) {
+    /// Deletes the records beside the locks, without waiting; see [`Deed::Delete`].
+    pub(crate) fn erase_record(&self, claim: &Claim, max_remaining: Option<Duration>) {
         let nodes = self.nodes_for_release();
         for server in nodes.iter().filter_map(|node| node.server()) {
-            drop(records::alter(server, claim, Record::key, Deed::Delete));
+            drop(records::alter(server, claim, Record::key, Deed::Delete(max_remaining)));
         }
     }
 

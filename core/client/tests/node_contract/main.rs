@@ -73,6 +73,7 @@ contract! {
     an_extension_never_makes_a_key
     many_extensions_get_their_own_replies
     a_revoke_deletes_only_what_is_ours
+    a_revoke_of_what_has_ended_leaves_longer_keys
     a_revoke_of_several_deletes_those_that_are_ours
     fencing_tokens_grow
     a_grant_asked_for_again_has_a_token_of_its_own
@@ -239,6 +240,26 @@ async fn a_revoke_of_several_deletes_those_that_are_ours(mut kind: Kind) {
     assert!(is_theirs(&kind.client.ask(&claim(&["b", "c"], "x"), Action::REVOKE).await));
     assert_eq!(kind.client.ask(&claim(&["c"], "x"), Action::Inspect).await, ABSENT);
     assert!(holds(&mut kind.client, &claim(&["b"], "y")).await);
+}
+
+async fn a_revoke_of_what_has_ended_leaves_longer_keys(mut kind: Kind) {
+    for calls in [false, true] {
+        let most =
+            |seconds| Action::Revoke { calls, max_remaining: Some(Duration::from_secs(seconds)) };
+        let (all, long) = (claim(&["a", "b"], "x"), claim(&["b"], "x"));
+        assert!(is_ours(&kind.client.grant(&all, 5_000).await));
+        assert_eq!(kind.client.ask(&long, extend(50_000)).await, OURS);
+        for seconds in [0, 40] {
+            assert_eq!(kind.client.ask(&long, most(seconds)).await, OURS);
+            assert!(holds(&mut kind.client, &long).await);
+        }
+        assert_eq!(kind.client.ask(&all, most(40)).await, OURS, "both were its own");
+        assert_eq!(kind.client.ask(&claim(&["a"], "x"), Action::Inspect).await, ABSENT);
+        assert!(holds(&mut kind.client, &long).await);
+        assert!(is_theirs(&kind.client.ask(&claim(&["b"], "y"), most(60)).await));
+        assert_eq!(kind.client.ask(&long, most(60)).await, OURS);
+        assert_eq!(kind.client.ask(&long, Action::Inspect).await, ABSENT);
+    }
 }
 
 async fn an_inspection_changes_nothing(mut kind: Kind) {

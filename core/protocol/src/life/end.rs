@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{LeaseLife, Mark, Stage};
 use crate::command::Ticket;
 use crate::hold::LossReason;
+use crate::lease::Lease;
 use crate::time::Moment;
 use crate::withdraw::{ReleaseOutcome, Withdraw, Withdrawal};
 
@@ -36,15 +37,6 @@ pub enum Release {
     },
 }
 
-/// Whether the lease had reached its user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EndKind {
-    /// It had, so `min_hold` applies.
-    GivenBack,
-    /// The lease was lost, or never reached its user.
-    Withdrawn,
-}
-
 impl ReleaseOutcome {
     /// The outcome for the user: a lease whose validity had ended at the call had expired, even if
     /// its keys still existed. So a release and a check at the same moment agree.
@@ -72,10 +64,12 @@ impl LeaseLife {
             Stage::Released => Release::NotHeld,
             Stage::Lost(reason) => {
                 let left = self.keys_stay(reason);
-                Release::Lost(left.then(|| self.withdrawal(now, EndKind::GivenBack)))
+                Release::Lost(left.then(|| self.given_back(now).sparing(self.spared_from(now))))
             }
             Stage::Held => {
-                let withdraw = self.withdrawal(now, EndKind::GivenBack);
+                let withdraw = self.given_back(now);
+                let withdraw =
+                    if was_over { withdraw.sparing(self.spared_from(now)) } else { withdraw };
                 Release::Asked { withdraw, was_over }
             }
         }
@@ -85,7 +79,7 @@ impl LeaseLife {
     /// it has ended already.
     pub fn withdraw(&mut self, now: Moment) -> Option<Withdraw> {
         let was_held = self.end(now) == Stage::Held;
-        was_held.then(|| self.withdrawal(now, EndKind::Withdrawn))
+        was_held.then(|| self.withdrawal(now))
     }
 
     /// Ends the lease because its user wants that; returns the stage before.
@@ -103,7 +97,8 @@ impl LeaseLife {
         self.stage = Stage::Lost(reason);
         self.lost = Some(reason);
         let stay = self.keys_stay(reason);
-        let withdraw = (!stay).then(|| self.withdrawal(now, EndKind::Withdrawn));
+        let own_end = self.lease().map_or(now, Lease::keys_expire_by);
+        let withdraw = (!stay).then(|| self.withdrawal(now).sparing(own_end));
         self.untold().loss = Some(Loss { reason, withdraw });
     }
 
@@ -118,7 +113,7 @@ impl LeaseLife {
     }
 
     /// The machine that takes the keys back from all nodes.
-    fn withdrawal(&self, now: Moment, ending: EndKind) -> Withdraw {
+    fn withdrawal(&self, now: Moment) -> Withdraw {
         let (policy, lease) = (&self.policy, self.lease());
         let (keys_expire_by, valid_until) = match lease {
             Some(lease) => (lease.keys_expire_by(), lease.kept_until(policy.drift)),
@@ -133,11 +128,22 @@ impl LeaseLife {
             unsent: lease.map(|lease| lease.unsent().to_vec()).unwrap_or_default(),
             node_timeout: policy.node_timeout(),
         };
-        let machine =
-            Withdraw::new(now, withdrawal).valid_until(valid_until).calling(self.was_queued());
-        match ending {
-            EndKind::GivenBack => machine.keeping(self.since + policy.min_hold, policy.drift),
-            EndKind::Withdrawn => machine,
-        }
+        Withdraw::new(now, withdrawal).valid_until(valid_until).calling(self.was_queued())
+    }
+
+    /// The same for a release: `min_hold` applies.
+    fn given_back(&self, now: Moment) -> Withdraw {
+        let (min_hold, drift) = (self.policy.min_hold, self.policy.drift);
+        self.withdrawal(now).keeping(self.since + min_hold, drift)
+    }
+
+    /// Keys that last longer than until then stay when a lease that has ended is released: another who has its token
+    /// may have extended them. Keys that run out with the validity are left to do so. What the lease asked nodes to keep
+    /// for longer is taken back, and so is what is left of a lease that ended before its time.
+    fn spared_from(&self, now: Moment) -> Moment {
+        let drift = self.policy.drift;
+        let node_timeout = self.policy.node_timeout();
+        let lasts = |it: &&Lease| now < it.until() || it.outlasts_validity(drift, node_timeout);
+        self.lease().filter(lasts).map_or(now, Lease::keys_expire_by)
     }
 }

@@ -61,6 +61,9 @@
 //! expired, taken by another, or unknown. Nodes that did not answer are asked again until their
 //! keys have expired.
 //!
+//! A lease that has ended is revoked up to a limit: keys of which more is left than it asked for stay, as another who has
+//! its token has extended them. One that asked for nothing beyond its validity leaves all its keys to run out.
+//!
 //! # Keys that outlast their lease
 //!
 //! With a lock-delay every grant, extension and healing asks for `ttl + lock_delay`. Validity and

@@ -298,3 +298,44 @@ fn the_release_of_what_is_over_is_told_as_expired() {
     assert_eq!(ReleaseOutcome::Taken.seen(was_over), ReleaseOutcome::Taken);
     assert_eq!(ReleaseOutcome::Released.seen(false), ReleaseOutcome::Released);
 }
+
+/// How much may be left of a key that the release at `now` deletes.
+fn release_deletes(mut life: LeaseLife, now: u64) -> Option<Duration> {
+    match life.release(at(now)) {
+        Release::Asked { withdraw, .. } | Release::Lost(Some(withdraw)) => {
+            withdraw.max_remaining(at(now))
+        }
+        end => panic!("{end:?} asks no node"),
+    }
+}
+
+#[test]
+fn the_release_of_what_is_over_spares_what_another_may_have_extended() {
+    assert_eq!(release_deletes(life(|it| it), 987), None, "it ends the lease for all");
+    // It asked for 1000 ms at time zero, and waited 50 ms for each node.
+    let asked_until = 1000 + 12 + 50;
+    assert_eq!(release_deletes(life(|it| it), 988), Some(Duration::ZERO), "they run out");
+    let mut shortened = extended(100, |it| it.ttl(Duration::from_millis(200)));
+    shortened.answer(0, "extend", kept());
+    shortened.answer(1, "extend", kept());
+    let own = Some(Duration::from_millis(asked_until - 500));
+    assert_eq!(release_deletes(shortened.machine.life, 500), own, "it asked for longer before");
+    for mut lost in losses(|it| it) {
+        let (reason, _) = loss(&mut lost);
+        let now = if reason == LossReason::Gone { 400 } else { 988 };
+        let left = release_deletes(lost, now);
+        let is_early = reason == LossReason::Gone;
+        assert_eq!(left.is_some_and(|it| it > Duration::from_millis(500)), is_early, "{left:?}");
+    }
+}
+
+#[test]
+fn a_loss_spares_what_lasts_longer_than_its_own_keys() {
+    let mut renewed = renewed(|it| it);
+    renewed.wait_until(988);
+    let machine = renewed.machine.life.take_loss().and_then(|loss| loss.withdraw);
+    let left = machine.expect("its renewals have failed").max_remaining(at(988));
+    let own = renewed.machine.life.lease().map(|lease| lease.keys_expire_by().since(at(988)));
+    assert_eq!(left, own);
+    assert!(own > Some(Duration::from_millis(900)), "nodes may have renewed it: {own:?}");
+}

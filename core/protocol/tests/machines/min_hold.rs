@@ -10,7 +10,7 @@ use quorlock_protocol::{
 
 /// A release at time zero on three nodes that keeps the keys until `keep`, of a lease whose keys last until 988 ms
 /// at least and `keys_expire_by` at most.
-fn release_of(keys_expire_by: u64, keep: u64) -> Harness<Withdraw> {
+fn machine_of(keys_expire_by: u64, keep: u64) -> Withdraw {
     let now = Moment::from_millis(0);
     let withdrawal = Withdrawal {
         ticket: Ticket(7),
@@ -22,7 +22,11 @@ fn release_of(keys_expire_by: u64, keep: u64) -> Harness<Withdraw> {
     };
     let drift = policy(|policy| policy).drift();
     let machine = Withdraw::new(now, withdrawal).valid_until(Moment::from_millis(988));
-    Harness::start(machine.keeping(Moment::from_millis(keep), drift))
+    machine.keeping(Moment::from_millis(keep), drift)
+}
+
+fn release_of(keys_expire_by: u64, keep: u64) -> Harness<Withdraw> {
+    Harness::start(machine_of(keys_expire_by, keep))
 }
 
 /// The keys are to last longer than the lease.
@@ -146,4 +150,14 @@ fn a_release_after_that_time_deletes() {
     let harness = release_of(1012, 0);
     assert_eq!(harness.targets("revoke"), [0, 1, 2]);
     assert_eq!(harness.count("extend"), 0);
+}
+
+#[test]
+fn of_a_lease_that_is_over_nothing_is_shortened() {
+    let machine = machine_of(1012, 3000).sparing(Moment::from_millis(1012));
+    let harness = Harness::start(machine);
+    assert_eq!(harness.targets("extend"), [0, 1, 2]);
+    for (_, command) in &harness.sent {
+        assert!(matches!(command.action, Action::Extend { may_shorten: false, .. }), "{command:?}");
+    }
 }

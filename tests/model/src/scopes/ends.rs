@@ -23,10 +23,23 @@ pub(super) fn small() -> Vec<Scope> {
                 (it.checks, it.pauses, it.hangs) = (1, 1, 1);
             })
         }),
+        alone(Scope {
+            policy: policy(|it| it.try_once().fencing(false)),
+            ..faulty("one lease that another extends by a shorter ttl", 0, |it| {
+                (it.extends_elsewhere, it.extends) = (1, 1);
+            })
+        }),
         Scope {
             policy: policy(|it| it.try_once().fencing(false)),
-            ..faulty("a lease that another extends by a shorter ttl", 0, |it| {
-                (it.extends_elsewhere, it.extends) = (1, 1);
+            // Extended in the middle of its life, it lasts a little longer than who acquired it trusts it.
+            elsewhere: policy(|it| it.ttl(millis(520))),
+            ..faulty("a lease that another extends", 0, |it| it.extends_elsewhere = 1)
+        },
+        Scope {
+            policy: policy(|it| it.try_once().fencing(false).lock_delay(millis(300))),
+            elsewhere: policy(|it| it.ttl(millis(3000))),
+            ..faulty("lock-delay, a lease that another extends", 0, |it| {
+                it.extends_elsewhere = 1;
             })
         },
         faulty("commands that arrive late", 1, |it| it.strays = 1),

@@ -81,6 +81,7 @@ pub(super) fn flushed(name: &'static str) -> Scope {
     Scope {
         policy: guarding(|it| it.auto_extend(true).max_hold(millis(340))),
         down: 1,
+        releases: true,
         ..forgetful(name, |it| (it.flushes, it.checks) = (1, 1))
     }
 }

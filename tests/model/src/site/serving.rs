@@ -179,14 +179,8 @@ impl Site {
                 }
                 self.answer(request, &found, false)
             }
-            Action::Revoke { calls } => {
-                let any = request.flaw == Flaw::RevokesAnyones;
-                for resource in request.resources {
-                    let key = &mut self.keys[usize::from(*resource)];
-                    if key.is_some_and(|key| key.holder == request.holder || any) {
-                        *key = None;
-                    }
-                }
+            Action::Revoke { calls, max_remaining } => {
+                self.revoke(request, max_remaining);
                 if calls {
                     self.call_first(request);
                 }
@@ -249,6 +243,19 @@ impl Site {
             let end = &mut self.fences_end;
             let later = request.clock + retention.as_millis().saturating_sub(KEEP_EVERY).max(1);
             *end = if *end == u64::MAX { later } else { later.max(*end) };
+        }
+    }
+
+    /// Deletes every key that is ours, unless more than `max_remaining` is left of it.
+    fn revoke(&mut self, request: &Request, max_remaining: Option<Duration>) {
+        let most = max_remaining.map_or(u128::MAX, |most| most.as_millis());
+        let any = request.flaw == Flaw::RevokesAnyones;
+        for resource in request.resources {
+            let key = &mut self.keys[usize::from(*resource)];
+            let is_ended = |key: Key| u128::from(key.expires.saturating_sub(request.clock)) <= most;
+            if key.is_some_and(|key| (key.holder == request.holder && is_ended(key)) || any) {
+                *key = None;
+            }
         }
     }
 

@@ -95,7 +95,7 @@ fn script_of(action: &Action) -> Script {
         Action::Grant { place: Some(_), .. } => Script::GrantFair,
         Action::Grant { .. } | Action::Restore { .. } => Script::Grant,
         Action::Extend { .. } => Script::Extend,
-        Action::Revoke { calls: true } => Script::RevokeAndCall,
+        Action::Revoke { calls: true, .. } => Script::RevokeAndCall,
         Action::Revoke { .. } => Script::Revoke,
         Action::RaiseFence { .. } => Script::RaiseFence,
         // Commands of queues go over the wake connection.
@@ -179,6 +179,9 @@ fn write_one(call: &mut Call, request: &Request, (prefix, relied): (&str, Option
         }
         Action::Restore { key_ttl } => {
             call.number(key_ttl.as_millis());
+        }
+        Action::Revoke { max_remaining: Some(most), .. } => {
+            call.number(u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
         }
         Action::RaiseFence { token, .. } => write_fences(call.number(token.0)),
         Action::Inspect => write_fences(call),

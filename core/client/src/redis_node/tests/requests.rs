@@ -79,7 +79,7 @@ impl Asked {
                 Action::Grant { key_ttl, fence: self.is_fenced.then_some(fence), place }
             }
             Kind::Extend => Action::Extend { key_ttl, may_shorten: false },
-            Kind::Revoke => Action::Revoke { calls: self.is_queued },
+            Kind::Revoke => Action::Revoke { calls: self.is_queued, max_remaining: None },
         };
         let claim = Claim {
             resources: Resources::new([self.resource]).expect("a name"),
