@@ -59,7 +59,7 @@ export function instrument(redlock: Redlock, options: InstrumentOptions = {}): (
   if (!(redlock instanceof Redlock))
     throw wrongType(`instrument() needs a Redlock, not ${describe(redlock)}`)
   checkOptions(options)
-  const meter = options.meter ?? metrics.getMeter('quorlock')
+  const meter = options.meter ?? metrics.getMeter('quorlock', version)
   const stops = [traceAcquisitions(redlock, options, meter), observe(redlock, meter)]
   const told = (): void => settling.check()
   const holds = traceHolds(redlock, options, meter, told)
@@ -135,8 +135,8 @@ function traceAcquisitions(redlock: Redlock, options: InstrumentOptions, meter: 
         (performance.now() - traced.begun) / 1000,
       ]
       boundary.call(() => duration.record(took, { 'quorlock.outcome': outcome }))
-      const error = message.error === undefined ? undefined : told(message.error, options)
-      boundary.call(() => endSpan(traced.span, outcome, { error }))
+      const failure = message.error === undefined ? undefined : failureOf(message.error, options)
+      boundary.call(() => endSpan(traced.span, outcome, { failure }))
       // Its hold begins as a part of the same operation.
       if (message.result !== undefined) shareBoundary(redlock, message, message.result)
       if (isOver && spans.size === 0) unsubscribe()
@@ -191,9 +191,10 @@ function traceHolds(
       const { outcome = 'unknown', endedAt = Date.now(), heldFor = 0, reason } = message
       const boundary = boundaryOf(redlock, message)
       boundary.call(() => duration.record(heldFor / 1000, { 'quorlock.outcome': outcome }))
-      const error = outcome === 'lost' ? `lost: ${reason}` : undefined
+      const failure =
+        outcome === 'lost' ? { kind: 'LeaseLostError', text: `lost: ${reason}` } : undefined
       const at = Math.max(endedAt, traced.begun)
-      boundary.call(() => endSpan(traced.span, outcome, { error, at }))
+      boundary.call(() => endSpan(traced.span, outcome, { failure, at }))
       told()
     },
   })
@@ -241,8 +242,12 @@ function isEndTold(lock: Lock | undefined): boolean {
 }
 
 function countEvents(redlock: Redlock, meter: Meter, told: () => void): Following {
-  const lost = meter.createCounter('quorlock.lost', { description: 'Locks that were lost' })
+  const lost = meter.createCounter('quorlock.lost', {
+    unit: '{lock}',
+    description: 'Locks that were lost',
+  })
   const degraded = meter.createCounter('quorlock.degraded', {
+    unit: '{acquisition}',
     description: 'Work that went on without its lock',
   })
   const slack = meter.createHistogram('quorlock.renewal.slack', {
@@ -323,7 +328,7 @@ function beginSpan(
   options: InstrumentOptions,
   boundary: ErrorBoundary,
 ): Span {
-  const tracer = options.tracer ?? trace.getTracer('quorlock')
+  const tracer = options.tracer ?? trace.getTracer('quorlock', version)
   const span = boundary.call(() => tracer.startSpan(name, of, context.active()))
   return span ?? trace.wrapSpanContext(INVALID_SPAN_CONTEXT)
 }
@@ -332,10 +337,13 @@ function beginSpan(
 function endSpan(
   span: Span,
   outcome: string,
-  { error, at }: { error?: string | undefined; at?: number | undefined },
+  { failure, at }: { failure?: Failure | undefined; at?: number | undefined },
 ): void {
   span.setAttribute('quorlock.outcome', outcome)
-  if (error !== undefined) span.setStatus({ code: SpanStatusCode.ERROR, message: error })
+  if (failure !== undefined) {
+    span.setAttribute('error.type', failure.kind)
+    span.setStatus({ code: SpanStatusCode.ERROR, message: failure.text })
+  }
   span.end(at)
 }
 
@@ -344,10 +352,16 @@ function named(resources: string | readonly string[], options: InstrumentOptions
   return { 'quorlock.resource': typeof resources === 'string' ? [resources] : [...resources] }
 }
 
-/** What a span says of an error: its message has names of resources, which may be personal data. */
-function told(error: unknown, options: InstrumentOptions): string {
-  if (options.resourceNames) return String(error)
-  return error instanceof Error ? error.name : typeof error
+/** What a span says of an error. */
+interface Failure {
+  readonly kind: string
+  readonly text: string
+}
+
+/** The message of an error has names of resources, which may be personal data. */
+function failureOf(error: unknown, options: InstrumentOptions): Failure {
+  const kind = error instanceof Error ? error.name : typeof error
+  return { kind, text: options.resourceNames ? String(error) : kind }
 }
 
 function outcomeOf(message: AcquireMessage): string {
@@ -357,6 +371,7 @@ function outcomeOf(message: AcquireMessage): string {
   return OUTCOMES[message.error.code] ?? 'error'
 }
 
+const { version } = require('../../package.json') as { version: string }
 const OPTIONS: readonly string[] = ['resourceNames', 'tracer', 'meter']
 /** By the code of the error. */
 const OUTCOMES: Readonly<Record<string, string>> = {

@@ -50,12 +50,14 @@ function beginToObserve(meter: Meter): Observed {
   const [managers, timeouts] = [new Map<Redlock, number>(), new Timeouts()]
   observed.set(meter, { managers, timeouts })
   const held = meter.createObservableUpDownCounter('quorlock.locks.held', {
+    unit: '{lock}',
     description: 'Locks that are held now',
   })
   const state = meter.createObservableGauge('quorlock.node.state', {
     description: '1 for the state that a node is in',
   })
   const counted = meter.createObservableCounter('quorlock.node.timeouts', {
+    unit: '{timeout}',
     description: 'How often a node did not answer in time',
   })
   const look: Parameters<Meter['addBatchObservableCallback']>[0] = (result) => {

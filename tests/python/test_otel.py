@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import StatusCode
 
-from quorlock import ConfigError, LeaseLost, QuorumUnreachable, Redlock, events, otel
+from quorlock import ConfigError, LeaseLost, QuorumUnreachable, Redlock, __version__, events, otel
 from tests.python.apis import Api, both_apis
 from tests.python.exporters import Seen
 from tests.support.cluster import Cluster
@@ -56,6 +56,8 @@ async def test_a_lock_makes_spans_and_metrics(api: Api, seen: Seen) -> None:
     assert refused.attributes["quorlock.outcome"] == "not_acquired"
     assert refused.status.status_code is StatusCode.ERROR
     assert refused.status.description == "LockNotAcquired", "no name is told"
+    assert refused.attributes["error.type"] == "LockNotAcquired"
+    assert won.instrumentation_scope.version == __version__
     (hold,) = seen.spans("quorlock.hold")
     assert [link.context.span_id for link in hold.links] == [own.span_id]
     assert dict(hold.attributes) == {
@@ -109,6 +111,7 @@ async def test_a_loss_is_counted_and_names_are_told_if_asked_for(api: Api, seen:
     await api.until(lambda: seen.spans("quorlock.hold"))
     (hold,) = seen.spans("quorlock.hold")
     assert hold.attributes["quorlock.resource"] == ("a", "b")
+    assert hold.attributes["error.type"] == "LeaseLost"
     assert hold.status.status_code is StatusCode.ERROR
     lost = {it.attributes["quorlock.reason"]: it.value for it in seen.points("quorlock.lost")}
     assert lost == {"expired": 1, "gone": 0, "held-too-long": 0}

@@ -87,7 +87,7 @@ class FailingMeters:
     def __init__(self) -> None:
         self._meters = MeterProvider()
 
-    def get_meter(self, name: str) -> Any:
+    def get_meter(self, name: str, *_: Any) -> Any:
         meter: Any = self._meters.get_meter(name)
         meter.create_histogram = lambda *_, **__: self
         return meter

@@ -31,7 +31,10 @@ class Observer:
         self._timeouts: Counter[_Server] = Counter()
         self.renew()
         meter.create_observable_up_down_counter(
-            "quorlock.locks.held", [self._look_held], description="Locks that are held now"
+            "quorlock.locks.held",
+            [self._look_held],
+            unit="{lock}",
+            description="Locks that are held now",
         )
         meter.create_observable_gauge(
             "quorlock.node.state",
@@ -41,6 +44,7 @@ class Observer:
         meter.create_observable_counter(
             "quorlock.node.timeouts",
             [self._look_timeouts],
+            unit="{timeout}",
             description="How often a node did not answer in time",
         )
 

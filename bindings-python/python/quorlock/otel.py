@@ -40,6 +40,7 @@ from . import _tracing, events
 from ._base import RedlockBase
 from ._errors import ConfigTypeError, LockNotAcquired, LockTimeout, QuorumUnreachable
 from ._events import is_telling
+from ._native import __version__
 from ._otel_observer import observer_of
 from ._tracing import ErrorBoundary
 
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from ._stats import Stats
 
 __all__ = ["instrument"]
+
+# : What a span says of an error: its type, and a text.
+_Failure = tuple[str, str]
 
 
 def instrument(
@@ -74,9 +78,9 @@ def instrument(
     >>> stop()
     """
     _check(locks, resource_names, tracer_provider, meter_provider)
-    tracer = trace.get_tracer("quorlock", tracer_provider=tracer_provider)
+    tracer = trace.get_tracer("quorlock", __version__, tracer_provider)
     provider = meter_provider or metrics.get_meter_provider()
-    meter = provider.get_meter("quorlock")
+    meter = provider.get_meter("quorlock", __version__)
     instrumentation = _Instrumentation(locks, tracer, meter, resource_names)
     observer = observer_of(provider, meter)
     observer.join(locks, instrumentation)
@@ -133,9 +137,13 @@ class _Instrumentation:
             description="How long locks were held",
             explicit_bucket_boundaries_advisory=_HOLDS,
         )
-        self._lost = meter.create_counter("quorlock.lost", description="Locks that were lost")
+        self._lost = meter.create_counter(
+            "quorlock.lost", unit="{lock}", description="Locks that were lost"
+        )
         self._degraded = meter.create_counter(
-            "quorlock.degraded", description="Work that went on without its lock"
+            "quorlock.degraded",
+            unit="{acquisition}",
+            description="Work that went on without its lock",
         )
         self._slack = meter.create_histogram(
             "quorlock.renewal.slack",
@@ -173,9 +181,10 @@ class _Instrumentation:
     def attributes(self, resources: Iterable[str]) -> dict[str, Any]:
         return {"quorlock.resource": tuple(resources)} if self._names else {}
 
-    def text_of(self, error: BaseException) -> str:
+    def failure_of(self, error: BaseException) -> _Failure:
         """What a span says of an error, whose message has the names of resources."""
-        return str(error) if self._names else type(error).__name__
+        kind = type(error).__name__
+        return kind, str(error) if self._names else kind
 
     def held(self, lease: LeaseState, caller: contexts.Context, boundary: ErrorBoundary) -> None:
         """A lease begins to be held."""
@@ -279,14 +288,18 @@ class _Instrumentation:
         hold = self._holds.pop(token, None)
         if hold is None:
             return
-        error = "the lock was lost" if outcome == "lost" else None
-        boundary.call(_end_span, hold.span, outcome, error, int(max(at, hold.began) * 1e9))
+        failure = ("LeaseLost", "the lock was lost") if outcome == "lost" else None
+        boundary.call(_end_span, hold.span, outcome, failure, int(max(at, hold.began) * 1e9))
 
 
-def _end_span(span: Span, outcome: str, error: Optional[str], at: Optional[int] = None) -> None:
+def _end_span(
+    span: Span, outcome: str, failure: Optional[_Failure], at: Optional[int] = None
+) -> None:
     span.set_attribute("quorlock.outcome", outcome)
-    if error is not None:
-        span.set_status(Status(StatusCode.ERROR, error))
+    if failure is not None:
+        kind, text = failure
+        span.set_attribute("error.type", kind)
+        span.set_status(Status(StatusCode.ERROR, text))
     span.end(at)
 
 
@@ -348,10 +361,10 @@ class _TracedAcquisition:
 
     def failed(self, error: BaseException) -> None:
         """It has none."""
-        self._end(_outcome_of(error), self._own.text_of(error))
+        self._end(_outcome_of(error), self._own.failure_of(error))
 
-    def _end(self, outcome: str, error: Optional[str] = None) -> None:
-        self._boundary.call(_end_span, self._span, outcome, error)
+    def _end(self, outcome: str, failure: Optional[_Failure] = None) -> None:
+        self._boundary.call(_end_span, self._span, outcome, failure)
         took = time.monotonic() - self._begun
         self._boundary.call(self._own.acquire.record, took, {"quorlock.outcome": outcome})
 
