@@ -67,17 +67,20 @@ export class FencedRedis {
 
 function evaluatorOf(client: unknown): (words: Word[]) => Promise<unknown> {
   const object = asObject(client)
-  const { status, eval: evaluate, sendCommand } = object ?? {}
+  const { status, eval: evaluate } = object ?? {}
   if (typeof status === 'string' && typeof evaluate === 'function') {
     if (asObject(object?.['options'])?.['keyPrefix'])
       throw new ConfigError('a fence takes no client with a keyPrefix, which commands would lack')
     return (words) => evaluate.call(client, native.FENCE, 1, ...words) as Promise<unknown>
   }
-  if (typeof sendCommand === 'function' && 'isOpen' in (object ?? {})) {
-    const texts = (words: Word[]): (string | Buffer)[] =>
-      words.map((word) => (typeof word === 'number' ? String(word) : word))
-    return (words) =>
-      sendCommand.call(client, ['EVAL', native.FENCE, '1', ...texts(words)]) as Promise<unknown>
+  if (typeof evaluate === 'function' && 'isOpen' in (object ?? {})) {
+    const text = (word: Word): string | Buffer => (typeof word === 'number' ? String(word) : word)
+    // Not sendCommand(), to which clusters and sentinels give other parameters.
+    return ([key, ...rest]) =>
+      evaluate.call(client, native.FENCE, {
+        keys: [key],
+        arguments: rest.map(text),
+      }) as Promise<unknown>
   }
   throw wrongType(`a fence takes a client of ioredis or node-redis, not ${describe(client)}`)
 }

@@ -5,6 +5,7 @@ import { Redis } from 'ioredis'
 import { ConfigError, FencedRedis, LockError, StaleTokenError } from 'quorlock'
 import { IOREDIS, NODE_REDIS } from './support/clients.mjs'
 import { withLocks } from './support/locks.mjs'
+import { startServers } from './support/servers.mjs'
 import { eventually } from './support/wait.mjs'
 
 const FENCE = 'fence:invoice:42'
@@ -57,6 +58,32 @@ describe('a fence', () => {
         await client.disconnect()
       }
     })
+
+  it('takes the clients of a Redis Cluster', async () => {
+    const flags = ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1']
+    const member = await startServers(1, { flags })
+    const { port, url } = /** @type {import('./support/servers.mjs').Server} */ (member.servers[0])
+    const admin = new Redis(url)
+    await admin.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383)
+    await eventually(async () =>
+      /cluster_state:ok/.test(String(await admin.call('CLUSTER', 'INFO'))),
+    )
+    admin.disconnect()
+    const clients = [['ioredis', new Redis.Cluster([{ host: '127.0.0.1', port }])]]
+    for (const [name, { createCluster }] of NODE_REDIS) {
+      const client = createCluster({ rootNodes: [{ url }] })
+      await client.connect()
+      clients.push([name, client])
+    }
+    for (const [name, client] of clients) {
+      const fence = new FencedRedis(client, `fence:{${name}}`)
+      await fence.set(`state:{${name}}`, 'new', 18)
+      await assert.rejects(fence.set(`state:{${name}}`, 'old', 17), StaleTokenError, name)
+      assert.equal(await client.get(`state:{${name}}`), 'new', name)
+      await client.disconnect()
+    }
+    await member.close()
+  })
 
   it('refuses what is no token, client or command', async () => {
     const client = new Redis(String(cluster.urls[0]), { lazyConnect: true })
