@@ -278,6 +278,15 @@ def test_a_cursor_of_asyncio_is_refused() -> None:
         SqlFence("postgresql").check(OfAsyncio(), "r", 17)
 
 
+def test_a_connection_is_refused_before_anything_is_asked() -> None:
+    fence = SqlFence("sqlite")
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(fence.create_table)
+        with pytest.raises(ConfigTypeError, match=r"not sqlite3\.Connection: .*\.cursor\(\)"):
+            fence.check(connection, "r", 17)  # type: ignore[arg-type]
+        assert not connection.in_transaction
+
+
 def test_what_is_no_token_is_refused_before_anything_is_asked() -> None:
     fence = SqlFence("sqlite")
     with closing(sqlite3.connect(":memory:")) as connection:

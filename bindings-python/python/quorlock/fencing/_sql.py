@@ -100,10 +100,12 @@ a later holder has written with 18; this lease is over, so stop
         Raises `StaleToken` if one was: let it leave the transaction, which is then rolled back. A
         holder with a smaller token waits until the transaction has ended, and is refused if it was
         committed. Raises `LockError` where it can be seen that there is no transaction
-        (`autocommit`), `ConfigError` for a cursor of asyncio, and what the driver raises.
+        (`autocommit`), `ConfigError` for a cursor of asyncio and for what is no cursor, and what
+        the driver raises.
         """
         checked_name("a resource", resource)
         number = checked_token(token, limit=2**63)
+        _refuse_what_is_no_cursor(cursor)
         _refuse_to_await(
             cursor.execute(self.advance, self._parameters(resource=resource, token=number))
         )
@@ -120,6 +122,17 @@ a later holder has written with 18; this lease is over, so stop
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.table!r}>"
+
+
+def _refuse_what_is_no_cursor(given: Any) -> None:
+    if all(callable(getattr(given, needed, None)) for needed in ("execute", "fetchone")):
+        return
+    kind = f"{type(given).__module__}.{type(given).__qualname__}"
+    raise ConfigTypeError(
+        f"SqlFence.check() takes a cursor of a driver, with execute() and fetchone(), not {kind}: "
+        "give it connection.cursor(), with SQLAlchemy connection.connection.cursor(), or run the "
+        "statements `advance` and `read` of the fence, and compare (docs/fencing.md)"
+    )
 
 
 def _refuse_to_await(result: Any) -> None:
