@@ -65,6 +65,11 @@ export class FencedRedis {
   }
 }
 
+/** A client of node-redis, of one server or of several. */
+interface Evaluator {
+  eval(script: string, options: { keys: unknown[]; arguments: unknown[] }): Promise<unknown>
+}
+
 function evaluatorOf(client: unknown): (words: Word[]) => Promise<unknown> {
   const object = asObject(client)
   const { status, eval: evaluate } = object ?? {}
@@ -75,12 +80,12 @@ function evaluatorOf(client: unknown): (words: Word[]) => Promise<unknown> {
   }
   if (typeof evaluate === 'function' && 'isOpen' in (object ?? {})) {
     const text = (word: Word): string | Buffer => (typeof word === 'number' ? String(word) : word)
+    // In the legacy mode of version 4, only `v4` returns promises.
+    const isLegacy = asObject(object?.['options'])?.['legacyMode'] === true
+    const target = (isLegacy ? object?.['v4'] : undefined) ?? client
     // Not sendCommand(), to which clusters and sentinels give other parameters.
     return ([key, ...rest]) =>
-      evaluate.call(client, native.FENCE, {
-        keys: [key],
-        arguments: rest.map(text),
-      }) as Promise<unknown>
+      (target as Evaluator).eval(native.FENCE, { keys: [key], arguments: rest.map(text) })
   }
   throw wrongType(`a fence takes a client of ioredis or node-redis, not ${describe(client)}`)
 }

@@ -59,6 +59,17 @@ describe('a fence', () => {
       }
     })
 
+  it('takes a client of node-redis 4 in legacy mode', async () => {
+    const [, { createClient }] = /** @type {[string, any]} */ (NODE_REDIS[0])
+    const client = createClient({ url: String(cluster.urls[0]), legacyMode: true })
+    await client.connect()
+    const fence = new FencedRedis(client, FENCE)
+    await fence.set('state:42', 'new', 18)
+    await assert.rejects(fence.set('state:42', 'old', 17), StaleTokenError)
+    assert.equal(await client.v4.get('state:42'), 'new')
+    await client.disconnect()
+  })
+
   it('takes the clients of a Redis Cluster', async () => {
     const flags = ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1']
     const member = await startServers(1, { flags })
