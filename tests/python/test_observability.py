@@ -1,7 +1,8 @@
-"""Tests that the dashboard and the alert rules name what a real Prometheus exporter shows."""
+"""Tests that the page on events, the dashboard and the alert rules name what there is."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections import defaultdict
@@ -16,7 +17,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from quorlock import QuorumUnreachable, Redlock, otel
+from quorlock import QuorumUnreachable, Redlock, events, otel
 from tests.support.wait import eventually
 
 FOLDER = Path(__file__).parents[2] / "docs" / "observability"
@@ -119,3 +120,19 @@ def test_every_panel_and_rule_is_named_once() -> None:
         assert len(set(names)) == len(names)
     assert all(rule["annotations"]["summary"] for rule in RULES)
     assert all(rule["labels"]["severity"] in {"warning", "critical"} for rule in RULES)
+
+
+def _fields_on_the_page() -> dict[str, set[str]]:
+    page = (FOLDER.parent / "events.md").read_text().partition("## Events")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page, re.MULTILINE)
+    return {name: {*re.findall(r"`(\w+)`", fields)} for name, fields in rows}
+
+
+@pytest.mark.parametrize(
+    "event", [it for it in map(vars(events).get, events.__all__) if it and it.name != "event"]
+)
+def test_the_page_names_the_fields_of_every_event(event: type[events.Event]) -> None:
+    fields = {field.name for field in dataclasses.fields(event)} - {"at"}
+    if issubclass(event, events.LeaseEvent) and event is not events.Acquired:
+        fields -= {field.name for field in dataclasses.fields(events.LeaseEvent)}
+    assert fields <= _fields_on_the_page()[event.name]
