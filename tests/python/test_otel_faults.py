@@ -248,3 +248,16 @@ def test_a_forked_child_reads_its_own_figures(cluster3: Cluster) -> None:
         stop()
     """
     assert outcome_of(code, cluster3) == "[0]"
+
+
+def test_without_the_api_it_is_said_what_to_install() -> None:
+    code = """
+        import sys
+
+        sys.modules["opentelemetry"] = None
+        try:
+            from quorlock import otel
+        except ModuleNotFoundError as error:
+            print(error)
+    """
+    assert "pip install quorlock[otel]" in run(code, nodes=OWN_NODES)

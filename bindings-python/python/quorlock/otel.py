@@ -32,9 +32,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from opentelemetry import context as contexts
-from opentelemetry import metrics, trace
-from opentelemetry.trace import Link, Span, Status, StatusCode
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import metrics, trace
+    from opentelemetry.trace import Link, Span, Status, StatusCode
+except ModuleNotFoundError as _error:
+    _reason = "quorlock.otel needs opentelemetry-api: pip install quorlock[otel]"
+    raise ModuleNotFoundError(_reason, name=_error.name) from _error
 
 from . import _tracing, events
 from ._base import RedlockBase
