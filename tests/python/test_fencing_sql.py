@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pymysql
 import pytest
+from pymysql.constants import CLIENT
 
 from quorlock import ConfigError, ConfigTypeError, LockError
 from quorlock.fencing import SqlFence, StaleToken
@@ -20,6 +21,7 @@ from tests.support.mariadb import MariaDb
 from tests.support.postgres import Postgres
 
 Connect = Callable[[], Any]
+PAGE = (Path(__file__).parents[2] / "docs" / "fencing.md").read_text()
 _INVOICE = "CREATE TABLE invoice (id INTEGER PRIMARY KEY, state TEXT)"
 _WORDS = {
     "sqlite": "UPDATE invoice SET state = ? WHERE id = 42",
@@ -182,6 +184,24 @@ def test_the_charset_of_a_connection_of_mysql_makes_no_other_name(mariadb: Maria
             other = pymysql.connect(**options, database="fencing", charset=charset)
             with closing(other), pytest.raises(StaleToken):
                 database.fence.check(other.cursor(), "résumé", 8)
+
+
+@pytest.mark.parametrize(("flags", "rows"), [(0, 0), (CLIENT.FOUND_ROWS, 1)])
+def test_mysql_tells_rows_that_stay_as_they_were_if_it_is_asked_to(
+    mariadb: MariaDb, flags: int, rows: int
+) -> None:
+    assert "client_flag=CLIENT.FOUND_ROWS" in PAGE
+    statement = PAGE.partition("### A column")[2].partition("```sql\n")[2].partition("\n```")[0]
+    settings = {"unix_socket": mariadb.socket, "user": "root", "database": "test"}
+    with closing(pymysql.connect(**settings, client_flag=flags)) as connection:
+        cursor = connection.cursor()
+        cursor.execute("CREATE TEMPORARY TABLE invoice (id INT, state TEXT, token BIGINT)")
+        cursor.execute("INSERT INTO invoice VALUES (42, '', 0)")
+        changed = [
+            cursor.execute(statement.replace(":token", "%s"), (token, token))
+            for token in (18, 18, 17, 19)
+        ]
+    assert changed == [1, rows, 0, 1]
 
 
 def test_a_check_outside_of_a_transaction_is_refused(database: Database) -> None:
