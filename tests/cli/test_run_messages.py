@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import PROGRAM, Command, is_alive
+from tests.cli.command import PROGRAM, Command, is_alive, variables
 from tests.cli.conftest import Start
 from tests.cli.terminal import Shell, Terminal
 from tests.cli.test_run_surroundings import Program, each_program
@@ -163,3 +164,15 @@ def _takes_nothing(shown: Terminal) -> bool:
         return not select.select([], [device], [], 0)[1]
     finally:
         os.close(device)
+
+
+@pytest.mark.parametrize("words", [["fly"], ["run", "-v", "job", "--", "true"]])
+def test_each_message_is_one_write(cluster3: Cluster, words: list[str]) -> None:
+    """Several commands may have one standard error, such as a log."""
+    reader, writer = os.pipe2(os.O_DIRECT)  # each write is read apart
+    with open(reader, "rb", buffering=0) as pipe, open(writer, "wb") as stderr:
+        subprocess.run([*PROGRAM, *words], env=variables(cluster3.urls), stderr=stderr, check=False)
+        stderr.close()
+        messages = list(iter(lambda: pipe.read(1 << 16), b""))
+    assert messages
+    assert all(it.startswith(b"quorlock: ") and it.endswith(b"\n") for it in messages)

@@ -7,6 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use anstream::ColorChoice;
+use anstream::adapter::strip_str;
+
 /// A thread that writes messages.
 struct Writer {
     lines: SyncSender<String>,
@@ -82,8 +85,14 @@ pub(super) fn write(line: String) {
 }
 
 fn write_here(line: &str) {
+    let mut stream = anstream::stderr();
+    let mut text = format!("{line}\n");
+    // The stream would write what stands between the escapes piece by piece, and others may write in between.
+    if stream.current_choice() == ColorChoice::Never {
+        text = strip_str(&text).to_string();
+    }
     // Without a standard error nobody can be told.
-    let _ = writeln!(anstream::stderr(), "{line}");
+    let _ = stream.write_all(text.as_bytes());
 }
 
 /// Waits for a moment until all messages are written. To be called before the process ends, when it keeps no lock and no
