@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -143,13 +144,24 @@ def test_a_key_prefix(cluster3: Cluster) -> None:
     assert all(server.keys("app:job") for server in cluster3)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"]])
-def test_help_ends_well(words: list[str]) -> None:
-    ended = call(*words)
+_COMMANDS = re.findall(r"^  ([a-z]+)  ", call("--help").out.partition("Commands:")[2], re.MULTILINE)
+
+
+@pytest.mark.parametrize("words", [[], *([it] for it in _COMMANDS if it != "help")])
+def test_help_ends_with_examples(words: list[str]) -> None:
+    ended = call(*words, "--help")
     assert (ended.code, ended.err) == (0, "")
-    assert "quorlock" in ended.out
-    if "--version" not in words:
-        assert "Examples:" in ended.out.splitlines()[-8:] or "Examples:" in ended.out
+    examples = ended.out.rstrip().rpartition("\n\n")[2].splitlines()
+    assert examples[0] in {"Example:", "Examples:"}
+    command = " ".join(["quorlock", *words])
+    assert all(line.startswith("  ") for line in examples[1:])
+    assert command in " ".join(examples[1:])
+
+
+def test_the_version() -> None:
+    ended = call("--version")
+    assert (ended.code, ended.err) == (0, "")
+    assert re.fullmatch(r"quorlock \d+\.\d+\.\d+\n", ended.out)
 
 
 @pytest.mark.parametrize(

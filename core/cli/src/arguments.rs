@@ -74,12 +74,21 @@ Examples:
     Doctor,
     Bench(Bench),
     /// Print the completions of a shell, such as for /etc/bash_completion.d/quorlock.
+    #[command(after_help = "\
+Examples:
+  source <(quorlock completions bash)
+  quorlock completions fish > ~/.config/fish/completions/quorlock.fish
+")]
     Completions {
         /// The shell.
         #[arg(value_enum)]
         shell: Shell,
     },
     /// Print the manual page.
+    #[command(after_help = "\
+Example:
+  quorlock man | man -l -
+")]
     Man,
 }
 
@@ -240,6 +249,12 @@ pub(crate) struct Verify {
 
 /// Show what each node is: its server, data, clock, and what the user may not do.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  quorlock nodes
+  quorlock nodes --watch
+  quorlock nodes --json | jq -r '.[] | select(.state != \"healthy\") | .node'
+")]
 pub(crate) struct Nodes {
     /// Show it anew every two seconds, until Ctrl-C.
     #[arg(long)]
@@ -251,6 +266,11 @@ pub(crate) struct Nodes {
 /// Acquires and releases locks that nobody else uses: one at a time, and 16 in flight. It does each
 /// piece of work at least once, so that it takes longer than --seconds and --timeout where nodes are far away.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  quorlock bench
+  quorlock bench --seconds 10 --json
+")]
 pub(crate) struct Bench {
     /// How long to measure in all.
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
