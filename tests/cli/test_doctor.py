@@ -242,6 +242,7 @@ def test_a_server_that_is_too_old(healthy: Cluster) -> None:
     with rewriting(healthy[2], {version[0].encode(): old.encode()}) as url:
         code, told = doctor(beside(healthy, url))
     assert (code, codes(told)) == (1, {"too-old"})
+    assert finding(told, "too-old")["problem"].startswith("its version 5.0")
 
 
 def test_a_database_that_is_not_there(healthy: Cluster) -> None:
@@ -281,6 +282,15 @@ def test_a_slow_round_trip(healthy: Cluster) -> None:
         code, told = doctor(beside(healthy, proxy.url), "--timeout", "20s")
     assert (code, codes(told)) == (1, {"slow"})
     assert told["nodes"][2]["round_trip_seconds"] > 0.07
+
+
+def test_a_node_that_cannot_be_connected_to_in_time(healthy: Cluster) -> None:
+    """It answers, so nobody is told to start it."""
+    with FaultProxy(healthy[2]) as proxy:
+        proxy.delay(0.9)
+        code, told = doctor(beside(healthy, proxy.url), "--timeout", "4s")
+    assert (code, codes(told)) == (1, {"slow"})
+    assert "but locks wait for an answer for 200 ms" in finding(told, "slow")["problem"]
 
 
 def test_nodes_that_are_far_away(servers: Servers) -> None:

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::{Node, Survey};
+use crate::context::is_silence;
 use crate::refusal::is_unknown_command;
 
 /// Something that is wrong.
@@ -107,6 +108,8 @@ fn of_state(survey: &Survey, node: &Node) -> Option<Finding> {
         NodeState::Connecting => Some(of_undecided(survey, node)),
         // Commands may just be on their way: another finding tells how long that takes.
         NodeState::Unresponsive if node.is_too_far() => None,
+        // Nor is it down if the connections of locks, which take some round trips, are not there in time.
+        NodeState::Down(fault) if node.is_too_far() && is_silence(fault) => None,
         NodeState::Unresponsive => {
             Some(Finding::of(node, "hung", "it is connected, but does not answer", OF_A_HUNG_ONE))
         }
@@ -171,9 +174,9 @@ fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
     let mut find = |code, problem: String, remedy: &str| {
         findings.push(Finding::of(node, code, problem, remedy));
     };
-    let is_too_old = facts.compatible.as_deref().and_then(version).is_some_and(|it| it < OLDEST);
-    if is_too_old {
-        let version = facts.version.as_deref().unwrap_or_default();
+    let too_old =
+        facts.compatible.as_deref().filter(|it| version(it).is_some_and(|it| it < OLDEST));
+    if let Some(version) = too_old {
         find(
             "too-old",
             format!("its version {version} is not supported"),
