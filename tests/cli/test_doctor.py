@@ -170,6 +170,10 @@ def test_a_server_that_evicts(healthy: Cluster, servers: Servers) -> None:
     assert (code, codes(told)) == (1, {"evicts"})
     assert "allkeys-lru" in finding(told, "evicts")["problem"]
     assert told["nodes"][2]["max_memory_bytes"] == 100 * 1024 * 1024
+    server.command("CONFIG", "SET", "maxmemory", "0")
+    code, told = doctor(beside(healthy, server.url))
+    assert (code, codes(told)) == (1, {"evicts"})
+    assert "if maxmemory were set" in finding(told, "evicts")["problem"]
 
 
 def test_no_persistence(healthy: Cluster, servers: Servers) -> None:

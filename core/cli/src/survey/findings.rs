@@ -193,10 +193,15 @@ fn of_facts(node: &Node, facts: &Facts) -> Vec<Finding> {
         find("missing-command", format!("the server does not have {commands}"), HAVE_COMMANDS);
     }
     let policy = facts.eviction.as_deref().unwrap_or("noeviction");
-    if policy != "noeviction" && facts.max_memory.is_some_and(|limit| limit > 0) {
+    if policy != "noeviction" {
+        let does = if facts.max_memory == Some(0) {
+            "would throw out locks while they are held, if maxmemory were set"
+        } else {
+            "may throw out locks while they are held"
+        };
         find(
             "evicts",
-            format!("its maxmemory-policy {policy} may throw out locks while they are held"),
+            format!("its maxmemory-policy {policy} {does}"),
             "set maxmemory-policy noeviction, or use a server for locks alone",
         );
     }
