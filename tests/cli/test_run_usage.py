@@ -72,3 +72,29 @@ def test_it_says_so_only_when_it_waits_for_that_lock(cluster3: Cluster, start: S
     holder._process.stdin.write(b"\n")  # type: ignore[union-attr]
     ended = waiting.end()
     assert (ended.code, ended.err) == (0, "")
+
+
+@pytest.mark.parametrize("names", [["-x"], ["-x", "job"]])
+def test_a_name_that_begins_with_a_dash(cluster3: Cluster, names: list[str]) -> None:
+    words = ["run", "--min-hold", "9s", "--", *names, "--", "echo", "ran", "--", "-y"]
+    ended = call(*words, nodes=cluster3.urls)
+    assert (ended.code, ended.out, ended.err) == (0, "ran -- -y\n", "")
+    assert all(server.keys().keys() >= {*names} for server in cluster3)
+    assert call("status", "--", *names, nodes=cluster3.urls).code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--", "-x"], "run needs the name of a lock"),
+        (["--", "echo", "--", "ran"], "run needs the name of a lock"),
+        (["--", "-x", "--"], "run needs a command behind '--', as in: quorlock run -- -x -- CMD"),
+        (["--", "-x", "a\nb", "--", "echo"], "control character '\\n'"),
+        (["--", b"-\xff", "--", "echo"], "an argument is not UTF-8"),
+    ],
+)
+def test_no_name_behind_dashes(cluster3: Cluster, words: list[str | bytes], told: str) -> None:
+    ended = call("run", *words, nodes=cluster3.urls)
+    assert (ended.code, ended.out) == (64, "")
+    assert told in ended.err
+    assert not any(server.keys() for server in cluster3)

@@ -152,7 +152,7 @@ pub(crate) struct Run {
     /// Tell on standard error what happens to the lock and the nodes.
     #[arg(long, short)]
     pub(crate) verbose: bool,
-    /// What to lock: all of the names, or none.
+    /// What to lock: all of the names, or none. One that begins with '-' needs a '--' before it, as in: run -- -x -- CMD.
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) names: Vec<String>,
     /// The command, and its arguments.

@@ -15,7 +15,11 @@ use crate::output::shell_word;
 /// Reads a command line, without the program's name.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, Failure> {
     let words: Vec<OsString> = [OsString::from("quorlock")].into_iter().chain(arguments).collect();
-    let arguments = Arguments::try_parse_from(&words).map_err(|error| of_clap(error, &words))?;
+    let mut arguments =
+        Arguments::try_parse_from(&words).map_err(|error| of_clap(error, &words))?;
+    if let Command::Run(run) = &mut arguments.command {
+        take_names(run)?;
+    }
     check_places(&arguments.common, &words)?;
     let token = match &arguments.command {
         Command::Release(release) if release.force && !release.yes => {
@@ -67,6 +71,22 @@ fn check_places(common: &Common, words: &[OsString]) -> Result<(), Failure> {
     }
 }
 
+/// Takes the names from the words behind the first '--', if none stand before it and one begins with '-', as no
+/// command does: `run -- -x -- CMD`.
+fn take_names(run: &mut Run) -> Result<(), Failure> {
+    let is_name = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    let end = run.command.iter().position(|word| word == "--");
+    if let Some(end) = end.filter(|_| run.names.is_empty() && is_name(&run.command[0])) {
+        for word in run.command.drain(..=end).take(end) {
+            let word = word.to_str().ok_or_else(|| Failure::usage(NOT_UTF8))?;
+            let wrong =
+                |reason| Failure::usage(format!("{} is wrong for a name: {reason}", shown(word)));
+            run.names.push(name(word).map_err(wrong)?);
+        }
+    }
+    Ok(())
+}
+
 fn check_run(run: &Run) -> Result<(), Failure> {
     let Some(name) = run.names.first() else {
         return Err(Failure::usage(
@@ -95,7 +115,7 @@ fn of_clap(mut error: clap::Error, words: &[OsString]) -> Failure {
         return Failure::new(code::DONE, "");
     }
     if error.kind() == ErrorKind::InvalidUtf8 {
-        return Failure::usage("an argument is not UTF-8: names and options must be");
+        return Failure::usage(NOT_UTF8);
     }
     if let (ErrorKind::ValueValidation, Some(ContextValue::String(value))) =
         (error.kind(), error.get(ContextKind::InvalidValue))
@@ -173,6 +193,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "it must be a number of seconds above 0, and 3600 at most".to_owned())
 }
 
+const NOT_UTF8: &str = "an argument is not UTF-8: names and options must be";
 /// How many letters of a wrong value a message repeats.
 const LONGEST_SHOWN: usize = 200;
 /// What the clocks of all systems can add to now.
