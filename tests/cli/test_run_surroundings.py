@@ -123,3 +123,19 @@ def test_too_few_open_files_are_no_fault_of_the_command(cluster3: Cluster) -> No
     of_command = [it for it in seen if "true: cannot be started: too many open files" in it.err]
     assert of_command
     assert all(it.code == 70 and "ulimit -n" in it.err for it in of_command)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there is a process told of that")
+@pytest.mark.parametrize("event", ["npx", "test"])
+def test_the_shell_of_npx_ends(cluster3: Cluster, start: Start, event: str) -> None:
+    """npm passes SIGTERM on to it alone; with a script of a person it may end by itself."""
+    line = ("sh", "-c", f"'{PROGRAM[0]}' run job -- sh -c 'echo begun; exec sleep 60'; exit")
+    env = {"npm_lifecycle_event": event, "npm_lifecycle_script": f"'{PROGRAM[0]}'"}
+    shell = start(nodes=cluster3.urls, program=line, env=env)
+    assert shell.line() == "begun"
+    shell.signal(signal.SIGTERM)
+    if event == "npx":
+        eventually(lambda: is_free(cluster3, "job"))
+    else:
+        time.sleep(1)
+        assert not is_free(cluster3, "job")

@@ -3,6 +3,8 @@
 
 mod child;
 mod not_started;
+#[cfg(target_os = "linux")]
+mod npx;
 mod orphans;
 mod signals;
 mod supervision;
@@ -53,6 +55,8 @@ pub(crate) fn run(context: &Context, options: &Run) -> Result<u8, Failure> {
             drop(tell.send(Event::Signal(signal)));
         }
     })?;
+    #[cfg(target_os = "linux")]
+    npx::end_with_shell();
     let acquiring = locks.engine().spawn({
         let (lock, tell) = (lock.clone(), tell.clone());
         async move {
