@@ -117,7 +117,9 @@ fn come(scope: &Scope, mut world: World) -> Result<(), Violation> {
     world.prepare(scope, newcomer);
     world.act(scope, newcomer, |actor| actor.acquire(patient))?;
     let rounds = if scope.is_guarded() { 6 } else { 3 };
-    let patience = rounds * scope.policy.key_ttl().max(policy.key_ttl()).as_millis();
+    // Keys that another user has extended stay for as long as that asked.
+    let ttl = scope.policy.key_ttl().max(policy.key_ttl()).max(scope.elsewhere.key_ttl());
+    let patience = rounds * ttl.as_millis();
     let least = u64::try_from(scope.policy.min_hold().as_millis()).unwrap_or(u64::MAX);
     // The dead may be the first in queues until the newcomer looks again.
     let refresh = if scope.has_queues() { 4000 } else { 0 };
