@@ -110,8 +110,9 @@ impl World {
     ) -> Result<(), Violation> {
         let few = |nodes: u64| (nodes.count_ones() as usize) < scope.quorum();
         let standing = self.stands_on(scope, holder);
-        let held = release.deleted | standing;
-        let free = scope.nodes - standing.count_ones() as usize + self.set_again(scope, holder);
+        let again = self.set_again(scope, holder);
+        let held = release.deleted | (standing & !again);
+        let free = scope.nodes - (standing & !again).count_ones() as usize;
         let keeps = release.keeps > self.clock(scope, holder.client);
         if keeps && outcome == ReleaseOutcome::Released {
             self.clients[usize::from(holder.client)].keeps_out = release.keeps;
@@ -143,11 +144,12 @@ impl World {
         Err(Violation::new(Property::Outcome, text))
     }
 
-    /// The number of nodes whose keys were set by a command that was late: they expire by themselves.
-    fn set_again(&self, scope: &Scope, holder: Holder) -> usize {
+    /// The nodes whose keys were set by a command that was late, as bits: they expire by themselves.
+    fn set_again(&self, scope: &Scope, holder: Holder) -> u64 {
         let is_late = |key: &Key| key.holder == holder && !key.in_time;
-        let nodes = self.nodes.iter().filter(|_| scope.budget.strays > 0);
-        nodes.filter(|node| node.keys.iter().flatten().any(is_late)).count()
+        let nodes = self.nodes.iter().enumerate().filter(|_| scope.budget.strays > 0);
+        let again = nodes.filter(|(_, node)| node.keys.iter().flatten().any(is_late));
+        again.fold(0, |bits, (place, _)| bits | 1 << place)
     }
 
     /// Notes where the keys stand that the client's user is about to release.
