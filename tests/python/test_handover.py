@@ -199,3 +199,16 @@ def test_a_lease_of_one_loop_is_taken_over_in_another() -> None:
         return await locks.lease("r", token).release()
 
     assert asyncio.run(release()) == "released"
+
+
+@both_apis
+async def test_a_release_after_the_loss_frees_the_lock_delay_and_keeps_the_least_hold(
+    api: Api, cluster3: Cluster
+) -> None:
+    locks = api.Redlock(cluster3.urls, raise_on_lost=False)
+    lock = locks.lock("r", ttl=0.5, min_hold=2, lock_delay=30)
+    assert await api(lock.acquire())
+    await api.sleep(lock.lease.validity + 0.1)
+    assert await api(lock.release()) == "expired"
+    await api.until(lambda: all(server.command("PTTL", "r") < 2_000 for server in cluster3))
+    assert all(server.command("PTTL", "r") > 0 for server in cluster3)

@@ -160,11 +160,12 @@ impl Store {
         }
     }
 
-    fn extend(&mut self, now: Moment, locks: &[String], key_ttl: Ttl, may_shorten: bool) {
+    fn extend(&mut self, now: Moment, locks: &[String], key_ttl: Ttl, most: Option<Duration>) {
         let least = now + key_ttl.as_duration();
         for lock in locks {
             if let Some(entry) = self.keys.get_mut(lock) {
-                entry.expires = if may_shorten { least } else { entry.expires.max(least) };
+                let shortens = most.is_some_and(|most| entry.expires.since(now) <= most);
+                entry.expires = if shortens { least } else { entry.expires.max(least) };
                 self.queues.show(lock, Some(entry.expires.since(now)));
             }
         }

@@ -48,9 +48,9 @@ pub enum Action {
     Extend {
         /// How long the node keeps the keys from now on.
         key_ttl: Ttl,
-        /// Whether a key that would stay for longer is kept for no longer than that either. Only for a lease that has
+        /// How much may be left of a key that is kept for no longer than `key_ttl` either. Only for a lease that has
         /// ended: else a command that is late, or of another who has the token, could end what is trusted.
-        may_shorten: bool,
+        may_shorten: Option<Duration>,
     },
     /// Take the keys again on a node that has lost them, for a lease that a quorum has just confirmed:
     /// [`Answer::Ours`] or [`Answer::Theirs`]. It counts for no vote, so that a node does it also

@@ -115,7 +115,7 @@ impl Withdraw {
     }
 
     /// Leaves keys that last longer than until then, as the lease has ended: another who has its token has extended
-    /// them.
+    /// them. They are not shortened either.
     #[must_use]
     pub const fn sparing(mut self, from: Moment) -> Self {
         self.spared_from = Some(from);
@@ -223,7 +223,8 @@ impl Withdraw {
         };
         let key_ttl = drift.lasting(until.since(now));
         self.keys_expire_by = self.keys_expire_by.max(drift.keys_expire_by(key_ttl, deadline));
-        (Action::Extend { key_ttl, may_shorten: self.spared_from.is_none() }, deadline)
+        let may_shorten = Some(self.max_remaining(now).unwrap_or(Duration::MAX));
+        (Action::Extend { key_ttl, may_shorten }, deadline)
     }
 
     /// When something is due next.

@@ -34,7 +34,7 @@ impl World {
         let command = Command {
             ticket: ELSEWHERE,
             claim: holding.lease().claim().clone(),
-            action: Action::Extend { key_ttl: policy.key_ttl(), may_shorten: false },
+            action: Action::Extend { key_ttl: policy.key_ttl(), may_shorten: None },
             not_after: Moment::FAR_FUTURE,
         };
         let holder = Holder { client, draw: holding.draw };

@@ -3,7 +3,8 @@
 --
 -- KEYS   the lock keys of the first lease, then of the second, ...
 -- ARGV   three for each lease: holder id, new ttl in milliseconds, number of its lock keys
---        behind '=' the ttl is set as it is, also where more is left (a release that keeps the lock for a while)
+--        behind the ttl '/' and a number: the ttl is set as it is, also where up to so many milliseconds are left (a
+--        release that keeps the lock for a while)
 -- reply  {code, code, ...}, integers, one for each lease
 --        code   1 extended · 2 a key is gone · 3 a key is another's · 4 a key is of another type
 --
@@ -13,8 +14,8 @@
 local reply, key = {}, 0
 for lease = 1, #ARGV, 3 do
   local holder, ttl, count = ARGV[lease], ARGV[lease + 1], tonumber(ARGV[lease + 2])
-  local least = tonumber(ttl)
-  if not least then ttl = string.sub(ttl, 2) end
+  local least, most = string.match(ttl, '^(%d+)/?(%d*)$')
+  least, most = tonumber(least), tonumber(most) or -1
   local code = 1
   for i = key + 1, key + count do
     local value = redis.pcall('GET', KEYS[i])
@@ -31,7 +32,8 @@ for lease = 1, #ARGV, 3 do
   end
   if code == 1 then
     for i = key + 1, key + count do
-      if not least or redis.call('PTTL', KEYS[i]) < least then redis.call('PEXPIRE', KEYS[i], ttl) end
+      local left = redis.call('PTTL', KEYS[i])
+      if left < least or left <= most then redis.call('PEXPIRE', KEYS[i], string.format('%.0f', least)) end
     end
   end
   key = key + count

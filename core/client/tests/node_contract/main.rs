@@ -74,6 +74,7 @@ contract! {
     many_extensions_get_their_own_replies
     a_revoke_deletes_only_what_is_ours
     a_revoke_of_what_has_ended_leaves_longer_keys
+    a_release_of_what_has_ended_shortens_no_longer_keys
     a_revoke_of_several_deletes_those_that_are_ours
     fencing_tokens_grow
     a_grant_asked_for_again_has_a_token_of_its_own
@@ -260,6 +261,18 @@ async fn a_revoke_of_what_has_ended_leaves_longer_keys(mut kind: Kind) {
         assert_eq!(kind.client.ask(&long, most(60)).await, OURS);
         assert_eq!(kind.client.ask(&long, Action::Inspect).await, ABSENT);
     }
+}
+
+async fn a_release_of_what_has_ended_shortens_no_longer_keys(mut kind: Kind) {
+    let may_shorten = Some(Duration::from_secs(40));
+    let keep = |millis| Action::Extend { key_ttl: ttl(millis), may_shorten };
+    let (all, long) = (claim(&["a", "b"], "x"), claim(&["b"], "x"));
+    assert!(is_ours(&kind.client.grant(&all, 30_000).await));
+    assert_eq!(kind.client.ask(&long, extend(50_000)).await, OURS);
+    assert_eq!(kind.client.ask(&all, keep(300)).await, OURS);
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert_eq!(kind.client.ask(&claim(&["a"], "x"), Action::Inspect).await, ABSENT);
+    assert!(holds(&mut kind.client, &long).await);
 }
 
 async fn an_inspection_changes_nothing(mut kind: Kind) {

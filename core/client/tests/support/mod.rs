@@ -214,12 +214,12 @@ pub fn proposing(millis: u64, proposal: u64) -> Action {
 }
 
 pub fn extend(millis: u64) -> Action {
-    Action::Extend { key_ttl: ttl(millis), may_shorten: false }
+    Action::Extend { key_ttl: ttl(millis), may_shorten: None }
 }
 
 /// What a release sends that keeps the keys for a while.
 pub fn shorten(millis: u64) -> Action {
-    Action::Extend { key_ttl: ttl(millis), may_shorten: true }
+    Action::Extend { key_ttl: ttl(millis), may_shorten: Some(Duration::MAX) }
 }
 
 pub fn raise(token: u64) -> Action {

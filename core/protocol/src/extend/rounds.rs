@@ -20,7 +20,7 @@ impl Extend {
         }
         let deadline = (now + self.policy.node_timeout()).min(self.until);
         let window = Window { start: now, deadline };
-        let action = Action::Extend { key_ttl: self.policy.key_ttl(), may_shorten: false };
+        let action = Action::Extend { key_ttl: self.policy.key_ttl(), may_shorten: None };
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.expect_keys_of(deadline);

@@ -266,12 +266,18 @@ impl Site {
             expires: request.clock + key_ttl.as_millis(),
             in_time: request.in_time,
         };
-        let shortens = matches!(request.command.action, Action::Extend { may_shorten: true, .. });
+        let most = match request.command.action {
+            Action::Extend { may_shorten, .. } => may_shorten.map(|most| most.as_millis()),
+            _ => None,
+        };
+        let shortens = |key: Key| {
+            most.is_some_and(|most| u128::from(key.expires.saturating_sub(request.clock)) <= most)
+        };
         for resource in request.resources {
             let key = &mut self.keys[usize::from(*resource)];
             match key {
                 Some(other) if other.holder != request.holder => {}
-                Some(own) if !shortens && own.expires > fresh.expires => {}
+                Some(own) if !shortens(*own) && own.expires > fresh.expires => {}
                 _ => *key = Some(fresh),
             }
             if let (Some(own), Flaw::NeverExpires) = (key, request.flaw) {

@@ -117,13 +117,16 @@ fn write_extensions(call: &mut Call, requests: &[Request], prefix: &str) {
             continue;
         };
         call.arg(claim.holder.as_str());
-        if may_shorten {
-            call.arg(&format!("={}", key_ttl.as_millis()));
-        } else {
-            call.number(key_ttl.as_millis());
-        }
+        match may_shorten.map(millis) {
+            Some(most) => call.arg(&format!("{}/{most}", key_ttl.as_millis())),
+            None => call.number(key_ttl.as_millis()),
+        };
         call.count(claim.resources.as_slice().len());
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn write_relied(call: &mut Call, relied: Option<&Relied>) {
@@ -181,7 +184,7 @@ fn write_one(call: &mut Call, request: &Request, (prefix, relied): (&str, Option
             call.number(key_ttl.as_millis());
         }
         Action::Revoke { max_remaining: Some(most), .. } => {
-            call.number(u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
+            call.number(millis(most));
         }
         Action::RaiseFence { token, .. } => write_fences(call.number(token.0)),
         Action::Inspect => write_fences(call),

@@ -78,7 +78,7 @@ impl Asked {
                 let place = self.is_queued.then_some(Place { arrived: TIME, waiter });
                 Action::Grant { key_ttl, fence: self.is_fenced.then_some(fence), place }
             }
-            Kind::Extend => Action::Extend { key_ttl, may_shorten: false },
+            Kind::Extend => Action::Extend { key_ttl, may_shorten: None },
             Kind::Revoke => Action::Revoke { calls: self.is_queued, max_remaining: None },
         };
         let claim = Claim {
