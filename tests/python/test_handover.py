@@ -98,14 +98,15 @@ async def test_the_end_of_a_block_leaves_the_keys_to_the_other_user_of_its_token
         "is held too long": {"ttl": 0.6, "max_hold": 1},
     }
     for end, options in ended.items():
-        locks = api.Redlock(cluster3.urls)
+        locks = api.Redlock(cluster3.urls, owner={"team": "billing"})
         with pytest.raises(LeaseLost):
             async with api.block(locks.lock("r", **options)) as lease:
                 taken = locks.lease("r", lease.token)
                 assert await api(taken.extend(60)) > 50
                 await api.until(lambda: not lease.is_valid)
         assert await api(taken.check()) > 40, end
-        assert all(server.command("PTTL", "r") > 40_000 for server in cluster3), end
+        for key in ("r", "quorlock:owner:{r}"):
+            assert all(server.command("PTTL", key) > 40_000 for server in cluster3), end
         assert await api(taken.release()) == "released"
         await api.until(lambda: cluster3.values("r") == [None] * 3)
 
