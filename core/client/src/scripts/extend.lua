@@ -14,8 +14,11 @@
 local reply, key = {}, 0
 for lease = 1, #ARGV, 3 do
   local holder, ttl, count = ARGV[lease], ARGV[lease + 1], tonumber(ARGV[lease + 2])
-  local least, most = string.match(ttl, '^(%d+)/?(%d*)$')
-  least, most = tonumber(least), tonumber(most) or -1
+  local least, most = tonumber(ttl), -1
+  if not least then
+    ttl, most = string.match(ttl, '^(%d+)/(%d+)$')
+    least, most = tonumber(ttl), tonumber(most)
+  end
   local code = 1
   for i = key + 1, key + count do
     local value = redis.pcall('GET', KEYS[i])
@@ -33,7 +36,7 @@ for lease = 1, #ARGV, 3 do
   if code == 1 then
     for i = key + 1, key + count do
       local left = redis.call('PTTL', KEYS[i])
-      if left < least or left <= most then redis.call('PEXPIRE', KEYS[i], string.format('%.0f', least)) end
+      if left < least or left <= most then redis.call('PEXPIRE', KEYS[i], ttl) end
     end
   end
   key = key + count

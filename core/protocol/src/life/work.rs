@@ -87,7 +87,7 @@ impl Extending {
     /// Notes for how long any node may keep the keys by now.
     fn outlast(&mut self) {
         if let Some(lease) = &mut self.lease {
-            lease.outlast(self.extend.keys_expire_by());
+            lease.extend(self.extend.keys_expire_by());
         }
     }
 }

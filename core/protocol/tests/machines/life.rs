@@ -320,6 +320,10 @@ fn the_release_of_what_is_over_spares_what_another_may_have_extended() {
     shortened.answer(1, "extend", kept());
     let own = Some(Duration::from_millis(asked_until - 500));
     assert_eq!(release_deletes(shortened.machine.life, 500), own, "it asked for longer before");
+    let mut given_up = extended(10, |it| it);
+    given_up.cancel();
+    let left = release_deletes(given_up.machine.life, 988);
+    assert!(left > Some(Duration::ZERO), "a node may have extended it: {left:?}");
     for mut lost in losses(|it| it) {
         let (reason, _) = loss(&mut lost);
         let now = if reason == LossReason::Gone { 400 } else { 988 };

@@ -165,3 +165,22 @@ fn of_a_lease_that_is_over_only_its_own_keys_are_shortened() {
         );
     }
 }
+
+#[test]
+fn of_a_lease_that_is_over_only_its_own_keys_are_deleted_after_that_time() {
+    let machine = machine_of(30_000, 1000).sparing(Moment::from_millis(30_000)).calling(true);
+    let mut harness = Harness::start(machine);
+    for round in 1..=3 {
+        while harness.count("revoke") < 3 * round {
+            assert!(harness.done.is_none(), "it ended early");
+            harness.wake();
+        }
+        // Nobody answers, so it is asked again.
+        let own = Moment::from_millis(30_000).since(harness.env.now);
+        let Action::Revoke { calls: true, max_remaining } = harness.last(0, "revoke").action else {
+            panic!("it calls those that wait")
+        };
+        assert_eq!(max_remaining, Some(own), "each time by what is left then");
+    }
+    assert!(harness.env.now > Moment::from_millis(1100));
+}
