@@ -85,6 +85,14 @@ def test_a_wrong_command_line(cluster3: Cluster, words: list[str | bytes], told:
     assert all(not server.keys() for server in cluster3)
 
 
+def test_a_byte_that_npx_has_replaced(cluster3: Cluster) -> None:
+    words = ["run", "a\ufffd", *RAN]
+    ended = call(*words, nodes=cluster3.urls, env={"npm_lifecycle_event": "npx"})
+    assert (ended.code, ended.out) == (64, "")
+    assert "npx has replaced a byte that is not UTF-8" in ended.err
+    assert call(*words, nodes=cluster3.urls).code == 0, "a name like any other"
+
+
 @pytest.mark.parametrize(
     ("nodes", "told"),
     [

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+#[cfg(target_os = "linux")]
+pub(crate) use self::checks::is_under_npx;
 pub(crate) use self::checks::parse;
 use self::checks::{duration, name, patience, prefix, seconds, word};
 

@@ -172,7 +172,7 @@ impl Hold {
         };
         let outcome = extend.take_outcome(env);
         let output = outcome.map_or_else(|| extend.poll(env), Output::Done);
-        self.lease.extend(extend.keys_expire_by());
+        self.lease.outlast(extend.keys_expire_by());
         self.next_ticket = extend.next_ticket();
         match output {
             Output::Send(node, command) => Some(Output::Send(node, command)),

@@ -168,7 +168,6 @@ impl Inspect {
             keys_expire_by: self.policy.drift.keys_expire_by(longest, self.round.deadline()),
             fence_retention: self.policy.fence_retention(),
             unsent: Vec::new(),
-            is_extended: false,
         })
     }
 }

@@ -21,8 +21,6 @@ pub struct Lease {
     pub(crate) keys_expire_by: Moment,
     pub(crate) fence_retention: Ttl,
     pub(crate) unsent: Vec<NodeId>,
-    /// Whether nodes were asked to extend it since it was proved.
-    pub(crate) is_extended: bool,
 }
 
 impl Lease {
@@ -72,12 +70,12 @@ impl Lease {
         self.keys_expire_by
     }
 
-    /// Whether keys may last longer than the round that proved it explains: for a lock-delay, for an extension that was
-    /// not won, or for a longer ttl before the last extension.
+    /// Whether keys may last longer than the round that proved it explains: for a lock-delay, for a renewal that was not
+    /// won, or for a longer ttl before the last extension.
     pub(crate) fn outlasts_validity(&self, drift: Drift, node_timeout: Duration) -> bool {
         // A node is asked until one timeout after the round began, and one after it was won.
         let explained = self.until + (drift.of(self.ttl) + node_timeout) * 2;
-        self.is_extended || self.keys_expire_by > explained
+        self.keys_expire_by > explained
     }
 
     /// Nodes that cannot hold the keys: the grant was never sent to them, and there was no extension.
@@ -85,13 +83,8 @@ impl Lease {
         &self.unsent
     }
 
-    /// Notes that an extension is under way, whose keys end by then.
-    pub(crate) fn extend(&mut self, keys_expire_by: Moment) {
-        self.outlast(keys_expire_by);
-        self.is_extended = true;
-    }
-
-    /// Notes that the keys may be set on any node, to be kept until `keys_expire_by`.
+    /// Notes that an extension is under way: it may set the keys on any node, to be kept until
+    /// `keys_expire_by`.
     pub fn outlast(&mut self, keys_expire_by: Moment) {
         self.keys_expire_by = self.keys_expire_by.max(keys_expire_by);
         self.unsent.clear();

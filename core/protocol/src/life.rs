@@ -256,6 +256,7 @@ impl LeaseLife {
             return None;
         }
         self.stop_work(now);
+        self.marks.set(Mark::Extended, true);
         let lease = self.take_idle();
         let known = lease.as_deref();
         let extension = Extension {

@@ -1,5 +1,6 @@
 //! Checks a command line, and says in words what is wrong with it. The exit status is 64 then.
 
+use std::env;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -175,6 +176,10 @@ fn without_controls<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
 /// The name of a lock.
 pub(super) fn name(text: &str) -> Result<String, String> {
     let text = without_controls("a lock's name", text)?;
+    // What npx puts in the place of bytes that it cannot read: other names would be the same lock.
+    if text.contains(char::REPLACEMENT_CHARACTER) && is_under_npx() {
+        return Err("npx has replaced a byte that is not UTF-8".to_owned());
+    }
     Resource::new(text).map(|name| name.as_str().to_owned()).map_err(|error| error.to_string())
 }
 
@@ -191,6 +196,11 @@ pub(super) fn word(text: &str) -> Result<(String, String), String> {
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| *number > 0.0 && *number <= 3600.0);
     number.ok_or_else(|| "it must be a number of seconds above 0, and 3600 at most".to_owned())
+}
+
+/// Whether npm has started the command, as `npx quorlock ...`.
+pub(crate) fn is_under_npx() -> bool {
+    env::var_os("npm_lifecycle_event").is_some_and(|it| it == "npx")
 }
 
 const NOT_UTF8: &str = "an argument is not UTF-8: names and options must be";

@@ -7,6 +7,8 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::getppid;
 
+use crate::arguments::is_under_npx;
+
 /// If npm's shell has started this process, SIGTERM comes when that shell ends, which waits for nothing else.
 pub(super) fn end_with_shell() {
     let shell = getppid();
@@ -24,7 +26,7 @@ pub(super) fn end_with_shell() {
 fn is_line_of_npx(line: &[u8]) -> bool {
     let program = env::var_os("npm_lifecycle_script").unwrap_or_default();
     let program = program.as_bytes();
-    env::var_os("npm_lifecycle_event").is_some_and(|it| it == "npx")
+    is_under_npx()
         && !program.is_empty()
         && line.strip_prefix(program).is_some_and(|arguments| arguments.starts_with(b" "))
 }

@@ -57,7 +57,6 @@ impl Acquire {
             keys_expire_by: self.keys_expire_by(grant),
             fence_retention: self.policy.fence_retention(),
             unsent: grant.unsent(),
-            is_extended: false,
         };
         if let Some(round) = self.take_grant() {
             let was_queued = self.was_queued();

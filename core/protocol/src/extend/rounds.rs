@@ -45,7 +45,6 @@ impl Extend {
             keys_expire_by: self.keys_expire_by,
             fence_retention: self.policy.fence_retention(),
             unsent: Vec::new(),
-            is_extended: false,
         };
         self.sends.extend(
             round

@@ -37,7 +37,6 @@ impl LeaseLife {
         let mut lease = found.clone();
         if let Some(known) = self.lease() {
             lease.outlast(known.keys_expire_by());
-            lease.is_extended = known.is_extended;
         }
         self.stop_work(now);
         self.rest(Some(Box::new(lease)));

@@ -64,12 +64,11 @@ impl LeaseLife {
             Stage::Released => Release::NotHeld,
             Stage::Lost(reason) => {
                 let left = self.keys_stay(reason);
-                Release::Lost(left.then(|| self.given_back(now).sparing(self.spared_from(now))))
+                Release::Lost(left.then(|| self.sparing_others(now, self.given_back(now))))
             }
             Stage::Held => {
                 let withdraw = self.given_back(now);
-                let withdraw =
-                    if was_over { withdraw.sparing(self.spared_from(now)) } else { withdraw };
+                let withdraw = if was_over { self.sparing_others(now, withdraw) } else { withdraw };
                 Release::Asked { withdraw, was_over }
             }
         }
@@ -137,13 +136,17 @@ impl LeaseLife {
         self.withdrawal(now).keeping(self.since + min_hold, drift)
     }
 
-    /// Keys that last longer than until then stay when a lease that has ended is released: another who has its token
-    /// may have extended them. Keys that run out with the validity are left to do so. What the lease asked nodes to keep
-    /// for longer is taken back, and so is what is left of a lease that ended before its time.
-    fn spared_from(&self, now: Moment) -> Moment {
-        let drift = self.policy.drift;
+    /// The same where the lease has ended: keys that another who has its token has extended stay. Keys that run out with
+    /// the validity are left to do so. What the lease asked nodes to keep for longer is taken back, and so is what is left
+    /// of one that ended before its time. Of one that was never proved, all is.
+    fn sparing_others(&self, now: Moment, withdraw: Withdraw) -> Withdraw {
+        let Some(lease) = self.lease() else {
+            return withdraw;
+        };
         let node_timeout = self.policy.node_timeout();
-        let lasts = |it: &&Lease| now < it.until() || it.outlasts_validity(drift, node_timeout);
-        self.lease().filter(lasts).map_or(now, Lease::keys_expire_by)
+        let asked_more = self.marks.has(Mark::Extended)
+            || lease.outlasts_validity(self.policy.drift, node_timeout);
+        let lasts = now < lease.until() || asked_more;
+        withdraw.sparing(if lasts { lease.keys_expire_by() } else { now })
     }
 }

@@ -16,6 +16,8 @@ pub(super) enum Mark {
     Queued = 4,
     /// Another has won it, and may go by it as well.
     TakenOver = 8,
+    /// Nodes were asked to extend it since it was proved.
+    Extended = 16,
 }
 
 impl Marks {

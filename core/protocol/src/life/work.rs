@@ -87,7 +87,7 @@ impl Extending {
     /// Notes for how long any node may keep the keys by now.
     fn outlast(&mut self) {
         if let Some(lease) = &mut self.lease {
-            lease.extend(self.extend.keys_expire_by());
+            lease.outlast(self.extend.keys_expire_by());
         }
     }
 }
@@ -216,6 +216,7 @@ impl LeaseLife {
         if let Work::Extending(extending) = self.take_work() {
             let Extending { lease, extend } = *extending;
             if prolonged.is_some() {
+                self.marks.set(Mark::Extended, false);
                 // Renewal may have been turned off meanwhile.
                 let renews = self.policy.auto_extend;
                 self.policy = extend.into_policy();

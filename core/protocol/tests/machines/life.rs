@@ -324,6 +324,11 @@ fn the_release_of_what_is_over_spares_what_another_may_have_extended() {
     given_up.cancel();
     let left = release_deletes(given_up.machine.life, 988);
     assert!(left > Some(Duration::ZERO), "a node may have extended it: {left:?}");
+    let mut unproved = LeaseLife::taken_over(at(0), claim("h"), policy(|it| it), quorum(3));
+    let (id, standing) = look(&unproved, 100, &Answer::Absent);
+    unproved.checked(at(100), id, &standing);
+    assert_eq!(unproved.stage(), Stage::Lost(LossReason::Gone));
+    assert_eq!(release_deletes(unproved, 100), None, "nobody can rely on what is left");
     for mut lost in losses(|it| it) {
         let (reason, _) = loss(&mut lost);
         let now = if reason == LossReason::Gone { 400 } else { 988 };
