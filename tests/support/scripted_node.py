@@ -319,7 +319,7 @@ class ScriptedNode:
         if kind == "grant":
             return self._grant(words, arguments, now)
         holder, *rest = arguments
-        ttl = int(rest[0].removeprefix("=")) if kind == "extend" else None
+        ttl = int(rest[0].partition("/")[0]) if kind == "extend" else None
         return Command(kind, holder, ttl, None, "", words, now)
 
     def _grant(self, words: tuple[str, ...], arguments: tuple[str, ...], now: float) -> Command:
