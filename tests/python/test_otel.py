@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import StatusCode
 
-from quorlock import ConfigError, LeaseLost, QuorumUnreachable, Redlock, __version__, events, otel
+from quorlock import LeaseLost, QuorumUnreachable, Redlock, __version__, events
 from tests.python.apis import Api, both_apis
 from tests.python.exporters import Seen
 from tests.support.cluster import Cluster
@@ -379,24 +379,3 @@ async def test_what_is_acquired_after_the_end_has_no_span(
     assert span.attributes["quorlock.outcome"] == "acquired"
     others.close()
     await api(locks.close())
-
-
-@pytest.mark.parametrize(
-    ("locks", "options", "message"),
-    [
-        (None, {}, "instrument() needs a Redlock, not NoneType"),
-        ("redis://a", {}, "instrument() needs a Redlock, not str"),
-        (..., {"resource_names": "x"}, "resource_names must be True or False, not 'x'"),
-        (
-            ...,
-            {"tracer_provider": 5},
-            "tracer_provider must be a provider of OpenTelemetry, not int",
-        ),
-        (..., {"meter_provider": 5}, "meter_provider must be a provider of OpenTelemetry, not int"),
-    ],
-)
-def test_arguments_of_wrong_types_are_refused(locks: Any, options: Any, message: str) -> None:
-    given = Redlock(OWN_NODES) if locks is ... else locks
-    with pytest.raises(ConfigError) as caught:
-        otel.instrument(given, **options)
-    assert str(caught.value) == message

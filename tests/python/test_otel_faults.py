@@ -1,4 +1,4 @@
-"""Tests what `quorlock.otel` does where a tracer fails, and in a forked child."""
+"""Tests `quorlock.otel` where arguments are wrong, a tracer fails, or a child is forked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import SpanProcessor
 
-from quorlock import _tracing, otel
+from quorlock import ConfigError, Redlock, _tracing, otel
 from tests.python.apis import Api, both_apis
 from tests.python.exporters import Seen
 from tests.python.programs import run
@@ -261,3 +261,24 @@ def test_without_the_api_it_is_said_what_to_install() -> None:
             print(error)
     """
     assert "pip install quorlock[otel]" in run(code, nodes=OWN_NODES)
+
+
+@pytest.mark.parametrize(
+    ("locks", "options", "message"),
+    [
+        (None, {}, "instrument() needs a Redlock, not NoneType"),
+        ("redis://a", {}, "instrument() needs a Redlock, not str"),
+        (..., {"resource_names": "x"}, "resource_names must be True or False, not 'x'"),
+        (
+            ...,
+            {"tracer_provider": 5},
+            "tracer_provider must be a provider of OpenTelemetry, not int",
+        ),
+        (..., {"meter_provider": 5}, "meter_provider must be a provider of OpenTelemetry, not int"),
+    ],
+)
+def test_arguments_of_wrong_types_are_refused(locks: Any, options: Any, message: str) -> None:
+    given = Redlock(OWN_NODES) if locks is ... else locks
+    with pytest.raises(ConfigError) as caught:
+        otel.instrument(given, **options)
+    assert str(caught.value) == message

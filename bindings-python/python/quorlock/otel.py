@@ -45,6 +45,7 @@ from ._base import RedlockBase
 from ._errors import ConfigTypeError, LockNotAcquired, LockTimeout, QuorumUnreachable
 from ._events import is_telling
 from ._native import __version__
+from ._otel_hold import Hold
 from ._otel_observer import observer_of
 from ._tracing import ErrorBoundary
 
@@ -163,7 +164,7 @@ class _Instrumentation:
     def renew(self) -> None:
         """Follow nothing. In a forked child, what was followed is its parent's."""
         # : The leases that are held, by the holder id.
-        self._holds: dict[str, _Hold] = {}
+        self._holds: dict[str, Hold] = {}
         # : Leases whose end was told before their span was made.
         self._ended: dict[str, tuple[float, str]] = {}
         # : How many events there had been before all, by name, how many were told, and how many
@@ -204,7 +205,7 @@ class _Instrumentation:
             boundary, "quorlock.hold", context=caller, attributes=attributes, links=links
         )
         token = lease.token
-        self._holds[token] = _Hold(span, lease)
+        self._holds[token] = Hold(span, lease)
         ended = self._ended.pop(token, None)
         if ended is not None:
             self._end(boundary, token, *ended)
@@ -305,31 +306,6 @@ def _end_span(
         span.set_attribute("error.type", kind)
         span.set_status(Status(StatusCode.ERROR, text))
     span.end(at)
-
-
-class _Hold:
-    """A lease that is held, which is not kept by this, with its span."""
-
-    def __init__(self, span: Span, lease: LeaseState) -> None:
-        self.span = span
-        self._lease = weakref.ref(lease)
-        # : When it began, and when its validity ends, in seconds since 1970.
-        self.began = time.time()
-        self.until = self.began + lease.validity
-
-    def is_valid(self) -> bool:
-        lease = self._lease()
-        return lease is not None and not lease.is_released and lease.is_valid
-
-    def is_gone(self) -> bool:
-        """Whether it was given back, or nobody has it any more."""
-        lease = self._lease()
-        return lease is None or lease.is_released
-
-    def is_end_told(self) -> bool:
-        """Whether an event tells its end; none does if it ran out and nobody watched it."""
-        lease = self._lease()
-        return lease is None or lease.is_released or lease._is_watched
 
 
 def _counted(stats: Stats) -> Counter[str]:

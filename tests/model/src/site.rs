@@ -4,6 +4,8 @@
 mod queueing;
 mod serving;
 
+use std::time::Duration;
+
 use quorlock_protocol::{CanaryKey, GuardStore, HolderId, News, Notes, WaitQueue, Waiter, Writing};
 
 use crate::clock::Rate;
@@ -38,6 +40,13 @@ pub(crate) struct Key {
     pub(crate) expires: u64,
     /// Whether the command that last set it was done in the time that the client allowed for it.
     pub(crate) in_time: bool,
+}
+
+impl Key {
+    /// Whether no more than `most` is left of it.
+    fn ends_within(&self, most: Duration, clock: u64) -> bool {
+        u128::from(self.expires.saturating_sub(clock)) <= most.as_millis()
+    }
 }
 
 /// One node.

@@ -248,12 +248,14 @@ impl Site {
 
     /// Deletes every key that is ours, unless more than `max_remaining` is left of it.
     fn revoke(&mut self, request: &Request, max_remaining: Option<Duration>) {
-        let most = max_remaining.map_or(u128::MAX, |most| most.as_millis());
         let any = request.flaw == Flaw::RevokesAnyones;
         for resource in request.resources {
             let key = &mut self.keys[usize::from(*resource)];
-            let is_ended = |key: Key| u128::from(key.expires.saturating_sub(request.clock)) <= most;
-            if key.is_some_and(|key| (key.holder == request.holder && is_ended(key)) || any) {
+            let is_ended = |key: Key| {
+                let is_ours = key.holder == request.holder;
+                is_ours && max_remaining.is_none_or(|most| key.ends_within(most, request.clock))
+            };
+            if key.is_some_and(|key| is_ended(key) || any) {
                 *key = None;
             }
         }
@@ -267,12 +269,10 @@ impl Site {
             in_time: request.in_time,
         };
         let most = match request.command.action {
-            Action::Extend { may_shorten, .. } => may_shorten.map(|most| most.as_millis()),
+            Action::Extend { may_shorten, .. } => may_shorten,
             _ => None,
         };
-        let shortens = |key: Key| {
-            most.is_some_and(|most| u128::from(key.expires.saturating_sub(request.clock)) <= most)
-        };
+        let shortens = |key: Key| most.is_some_and(|most| key.ends_within(most, request.clock));
         for resource in request.resources {
             let key = &mut self.keys[usize::from(*resource)];
             match key {
